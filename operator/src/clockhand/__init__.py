@@ -1,0 +1,1 @@
+"""Clockhand: a job scheduler for Kubernetes and for everything that can speak HTTP."""
