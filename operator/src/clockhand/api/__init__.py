@@ -1,0 +1,1 @@
+"""Servers: the aggregated Kubernetes API for runs."""

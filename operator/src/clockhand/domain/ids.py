@@ -1,0 +1,52 @@
+"""Stable names: any process computes the same run id for the same slot, before and after any crash.
+
+The id is a UUIDv8 (RFC 9562, section 5.8): 48 bits of the scheduled instant in milliseconds, as in UUIDv7, and the rest
+from SHA-256 of what makes the run unique. It sorts by time, tells which weekly partition holds the row, and is the key
+that a handler uses for its own idempotency.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from clockhand.domain import states
+
+SHARDS = 256
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def whole_ms(instant: datetime) -> datetime:
+    """`instant` cut to whole milliseconds, the resolution of every stored instant that names a run."""
+    return EPOCH + (instant - EPOCH) // _MILLISECOND * _MILLISECOND
+
+
+def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, key: str) -> uuid.UUID:
+    """The id of the run of `job_id` at `scheduled_at`; `key` is empty for a slot."""
+    milliseconds = (scheduled_at - EPOCH) // _MILLISECOND
+    digest = hashlib.sha256(b"\0".join((job_id.bytes, b"%d" % milliseconds, kind.encode(), key.encode()))).digest()
+    raw = bytearray(milliseconds.to_bytes(6, "big") + digest[:10])
+    raw[6] = 0x80 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return uuid.UUID(bytes=bytes(raw))
+
+
+def scheduled_at_of(run: uuid.UUID) -> datetime:
+    """The scheduled instant that `run` carries: it names the partition, so that a look-up by id reads one."""
+    return EPOCH + int.from_bytes(run.bytes[:6], "big") * _MILLISECOND
+
+
+def run_name(*, job_name: str, scheduled_at: datetime, kind: states.RunKind, key: str) -> str:
+    """The name that people see: `<job>-<yyyymmdd>t<hhmmss>z`, with a suffix where the job may have several."""
+    if kind is states.RunKind.MANUAL:
+        return key
+    stem = f"{job_name}-{scheduled_at:%Y%m%dt%H%M%Sz}"
+    return stem if kind is states.RunKind.SLOT else f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def shard_of(owner: str, *, job_id: uuid.UUID, width: int = 1) -> int:
+    """The shard of a job: the hash of its owner, spread over `width` shards where the owner is large."""
+    home = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:4], "big")
+    return (home + job_id.int % max(1, width)) % SHARDS

@@ -1,0 +1,135 @@
+"""Connections, transactions, and the translation of driver errors: the one seam between psycopg and everything else.
+
+Callers see three kinds of failure. `Unavailable`: nothing was stored, come again. `Uncertain`: the connection was lost
+while COMMIT was on its way, so look for the effect before repeating. Anything else is a mistake in the code or the data
+and comes through as it is, after a transaction that rolled back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+import psycopg.conninfo
+import psycopg_pool
+from psycopg import rows
+
+from clockhand import errors
+from clockhand.store import queries
+
+Connection = psycopg.AsyncConnection[Any]
+Parameters = Mapping[str, Any]
+
+_SESSION = (
+    "-c statement_timeout=10s -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s "
+    "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on"
+)
+_KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+
+
+class Database:
+    """A pool of connections to one database. Open it before use; `url` is a libpq connection string or URI.
+
+    `options=False` leaves out session settings at connect, which a transaction pooler refuses.
+    """
+
+    def __init__(self, url: str, *, size: int, name: str, options: bool = True) -> None:
+        keywords: dict[str, Any] = {
+            "application_name": f"clockhand-{name}",
+            "connect_timeout": 5,
+            "tcp_user_timeout": 10_000,
+            **_KEEPALIVE,
+        }
+        if options:
+            keywords["options"] = _SESSION
+        self._pool = psycopg_pool.AsyncConnectionPool(
+            psycopg.conninfo.make_conninfo(url, **{k: v for k, v in keywords.items() if k not in url}),
+            min_size=1,
+            max_size=size,
+            open=False,
+            timeout=10,
+            max_idle=60,
+            reconnect_timeout=5,
+            name=name,
+            kwargs={"autocommit": False, "row_factory": rows.namedtuple_row},
+            check=psycopg_pool.AsyncConnectionPool.check_connection,
+        )
+
+    async def open(self) -> None:
+        """Starts the pool; does not wait for the database, which may come later."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._pool.close()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """One transaction: committed at the end of the block, rolled back on any error inside it.
+
+        Raises Unavailable where nothing was stored, Uncertain where the COMMIT was sent and its answer was lost.
+        """
+        with _translated():
+            async with self._pool.connection() as connection:
+                # the pool's own context would hide which of the two happened, so begin and end are spelt out here
+                try:
+                    yield connection
+                except BaseException:
+                    with contextlib.suppress(psycopg.Error):
+                        await connection.rollback()
+                    raise
+                await _commit(connection)
+
+
+async def _commit(connection: Connection) -> None:
+    try:
+        await connection.commit()
+    except psycopg.OperationalError as error:
+        if connection.broken:
+            raise errors.Uncertain("the connection was lost during COMMIT") from error
+        raise
+
+
+@contextlib.contextmanager
+def _translated() -> Any:
+    try:
+        yield
+    except psycopg_pool.PoolTimeout as error:
+        raise errors.Unavailable("no database connection within 10 s") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise errors.Unavailable("the database is read-only: connected to a standby?") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise errors.Unavailable(f"database: {str(error).splitlines()[0] if str(error) else 'gone'}") from error
+
+
+async def fetch(connection: Connection, name: str, parameters: Parameters | None = None) -> Sequence[Any]:
+    """All rows of the named query, as named tuples."""
+    cursor = await connection.execute(_text(name), parameters)
+    return await cursor.fetchall()
+
+
+async def fetch_one(connection: Connection, name: str, parameters: Parameters | None = None) -> Any | None:
+    """The first row of the named query, None where there is none."""
+    cursor = await connection.execute(_text(name), parameters)
+    return await cursor.fetchone()
+
+
+async def execute(connection: Connection, name: str, parameters: Parameters | None = None) -> int:
+    """Runs the named query; returns how many rows it touched."""
+    cursor = await connection.execute(_text(name), parameters)
+    return cursor.rowcount
+
+
+async def now(connection: Connection) -> datetime:
+    """Database time at the start of this transaction: what decides what is due and what has expired."""
+    row = await fetch_one(connection, "installation.now")
+    assert row is not None
+    instant: datetime = row.now
+    return instant
+
+
+def _text(name: str) -> LiteralString:
+    return queries.sql(name)

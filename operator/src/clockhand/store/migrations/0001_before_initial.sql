@@ -1,0 +1,269 @@
+-- The first schema. Hot and cold are apart: runs that are not over live in live_runs, small and unpartitioned; the
+-- transaction that ends a run moves its row to run_history, append-only and partitioned by week.
+
+CREATE TYPE run_state AS ENUM (
+    'Blocked', 'Queued', 'Claimed', 'Running', 'Stopping', 'Retrying',
+    'Succeeded', 'Dead', 'Cancelled', 'Unknown');
+CREATE TYPE run_kind AS ENUM ('Slot', 'Manual', 'Backfill');
+CREATE TYPE skip_reason AS ENUM ('CatchUp', 'Deadline', 'Forbid', 'QueueFull', 'Suspended', 'Edited');
+
+-- One row. The epoch rises when the database may have gone back in time (promotion, restore), so that what grew from it
+-- (fencing tokens, resource versions) never repeats.
+CREATE TABLE installation (
+    one             boolean PRIMARY KEY DEFAULT true CHECK (one),
+    epoch           int NOT NULL DEFAULT 1,
+    timeline        text NOT NULL DEFAULT '',
+    last_change     bigint NOT NULL DEFAULT 0
+);
+INSERT INTO installation DEFAULT VALUES;
+
+CREATE SEQUENCE claim_count AS bigint;
+
+-- k8s/<namespace> or rest/<tenant>. jobs_made only grows: it widens the owner over more shards.
+CREATE TABLE owners (
+    owner           text COLLATE "C" PRIMARY KEY CHECK (owner ~ '^(k8s|rest)/.+$'),
+    jobs_made       bigint NOT NULL DEFAULT 0
+);
+
+CREATE TABLE replicas (
+    replica         text COLLATE "C" PRIMARY KEY,
+    started_at      timestamptz NOT NULL,
+    last_seen       timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- The generation rises at every take-over; a holder whose generation is old writes nothing.
+CREATE TABLE shard_leases (
+    shard           smallint PRIMARY KEY CHECK (shard BETWEEN 0 AND 255),
+    holder          text COLLATE "C",
+    generation      bigint NOT NULL DEFAULT 0,
+    expires_at      timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);
+INSERT INTO shard_leases (shard) SELECT generate_series(0, 255);
+
+-- Work that one replica at a time does for the whole installation.
+CREATE TABLE duty_leases (
+    duty            text COLLATE "C" PRIMARY KEY,
+    holder          text COLLATE "C",
+    generation      bigint NOT NULL DEFAULT 0,
+    expires_at      timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);
+INSERT INTO duty_leases (duty) VALUES ('mirror'), ('prune');
+
+-- Wide and read seldom; kept while a live run refers to it.
+CREATE TABLE job_specs (
+    spec_id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    generation      bigint NOT NULL,
+    spec            jsonb NOT NULL,
+    payload         jsonb,
+    template        jsonb,
+    template_hash   bytea,
+    stored_at       timestamptz NOT NULL
+);
+CREATE INDEX job_specs_by_job ON job_specs (job_id);
+
+-- Narrow: what firing needs. next_run_at is NULL where nothing is due ever (suspended, invalid, deleted).
+CREATE TABLE jobs (
+    job_id          uuid PRIMARY KEY,
+    owner           text COLLATE "C" NOT NULL REFERENCES owners,
+    name            text COLLATE "C" NOT NULL,
+    shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),
+    generation      bigint NOT NULL,
+    resource_version bigint NOT NULL,
+    spec_id         bigint NOT NULL REFERENCES job_specs,
+    labels          jsonb,
+    created_at      timestamptz NOT NULL,
+    last_slot_at    timestamptz NOT NULL,
+    next_slot_at    timestamptz,
+    next_run_at     timestamptz,
+    suspended       boolean NOT NULL DEFAULT false,
+    parked          text,
+    deleted_at      timestamptz,
+    CHECK ((next_run_at IS NULL) = (next_slot_at IS NULL)),
+    CHECK (next_slot_at IS NULL OR next_slot_at > last_slot_at),
+    CHECK (next_run_at IS NULL OR NOT (suspended OR parked IS NOT NULL OR deleted_at IS NOT NULL))
+) WITH (fillfactor = 80);
+CREATE INDEX jobs_due ON jobs (shard, next_run_at) WHERE next_run_at IS NOT NULL;
+CREATE INDEX jobs_by_name ON jobs (owner, name);
+CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- What the object's status shows. dirty_at is set by whatever changes it and cleared by the status writer.
+CREATE TABLE job_status (
+    job_id          uuid PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
+    shard           smallint NOT NULL,
+    last_scheduled_at timestamptz,
+    last_success_at timestamptz,
+    consecutive_failures int NOT NULL DEFAULT 0,
+    conditions      jsonb NOT NULL DEFAULT '[]',
+    dirty_at        timestamptz,
+    urgent          boolean NOT NULL DEFAULT false,
+    written_at      timestamptz
+) WITH (fillfactor = 70);
+CREATE INDEX job_status_dirty ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL;
+
+CREATE TABLE live_runs (
+    run_id          uuid PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    owner           text COLLATE "C" NOT NULL,
+    job_name        text COLLATE "C" NOT NULL,
+    name            text COLLATE "C" NOT NULL,
+    labels          jsonb,
+    kind            run_kind NOT NULL,
+    key             text COLLATE "C" NOT NULL DEFAULT '',
+    scheduled_at    timestamptz NOT NULL,
+    created_at      timestamptz NOT NULL,
+    shard           smallint NOT NULL,
+    spec_id         bigint NOT NULL,
+    payload         jsonb,                       -- a manual run's own, else NULL and the spec's holds
+    state           run_state NOT NULL,
+    reason          text,
+    message         text,
+    serial          boolean NOT NULL DEFAULT false,  -- waits until no earlier run of the job is live
+    queue_at        timestamptz NOT NULL,        -- ready since, less ten seconds a step of priority
+    ready_at        timestamptz NOT NULL,        -- Retrying: end of the back-off
+    attempt         int NOT NULL DEFAULT 0,
+    failures        int NOT NULL DEFAULT 0,
+    disruptions     int NOT NULL DEFAULT 0,
+    token           bigint,
+    fencing         bigint,
+    claimed_at      timestamptz,
+    launched_at     timestamptz,                 -- the first attempt's pod was accepted: lateness is measured to here
+    started_at      timestamptz,                 -- this attempt was seen to run
+    pod_uid         uuid,
+    node            text,
+    deadline_at     timestamptz,                 -- of this attempt: pending while Claimed, attempt time-out while Running
+    run_deadline_at timestamptz,
+    stop_reason     text,
+    UNIQUE (job_id, scheduled_at, kind, key),
+    CHECK (state NOT IN ('Succeeded', 'Dead', 'Cancelled', 'Unknown')),
+    CHECK ((state IN ('Claimed', 'Running', 'Stopping')) = (token IS NOT NULL)),
+    CHECK ((state = 'Stopping') = (stop_reason IS NOT NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
+        autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
+CREATE INDEX live_runs_queued ON live_runs (shard, queue_at) WHERE state = 'Queued';
+CREATE INDEX live_runs_retrying ON live_runs (shard, ready_at) WHERE state = 'Retrying';
+CREATE INDEX live_runs_blocked ON live_runs (shard, scheduled_at) WHERE state = 'Blocked';
+CREATE INDEX live_runs_open ON live_runs (shard) WHERE state IN ('Claimed', 'Running', 'Stopping');
+CREATE INDEX live_runs_by_owner ON live_runs (owner, run_id);
+CREATE INDEX live_runs_by_name ON live_runs (owner, name) WHERE kind <> 'Slot';
+CREATE INDEX live_runs_deadline ON live_runs (shard, run_deadline_at) WHERE run_deadline_at IS NOT NULL;
+
+CREATE TABLE run_history (
+    run_id          uuid NOT NULL,
+    job_id          uuid NOT NULL,
+    owner           text COLLATE "C" NOT NULL,
+    job_name        text COLLATE "C" NOT NULL,
+    name            text COLLATE "C" NOT NULL,
+    labels          jsonb,
+    kind            run_kind NOT NULL,
+    key             text COLLATE "C" NOT NULL,
+    scheduled_at    timestamptz NOT NULL,
+    created_at      timestamptz NOT NULL,
+    shard           smallint NOT NULL,
+    spec_id         bigint NOT NULL,
+    payload         jsonb,
+    state           run_state NOT NULL CHECK (state IN ('Succeeded', 'Dead', 'Cancelled', 'Unknown')),
+    reason          text,
+    message         text,
+    attempt         int NOT NULL,
+    failures        int NOT NULL,
+    disruptions     int NOT NULL,
+    claimed_at      timestamptz,
+    launched_at     timestamptz,
+    started_at      timestamptz,
+    finished_at     timestamptz NOT NULL,
+    pod_uid         uuid,
+    node            text,
+    PRIMARY KEY (run_id, scheduled_at),
+    UNIQUE (job_id, scheduled_at, kind, key)
+) PARTITION BY RANGE (scheduled_at);
+-- A run id begins with its scheduled instant, so it orders lists by time and is their keyset cursor.
+CREATE INDEX run_history_by_owner ON run_history (owner, run_id);
+CREATE INDEX run_history_unwell ON run_history (state, run_id) WHERE state <> 'Succeeded';
+CREATE INDEX run_history_labels ON run_history USING gin (labels jsonb_path_ops) WHERE labels IS NOT NULL;
+-- The name of a slot's run says its job and instant, and is found by those.
+CREATE INDEX run_history_by_name ON run_history (owner, name) WHERE kind <> 'Slot';
+
+-- Attempts that did not end well: the common run costs no row here.
+CREATE TABLE attempts (
+    run_id          uuid NOT NULL,
+    scheduled_at    timestamptz NOT NULL,
+    attempt         int NOT NULL,
+    claimed_at      timestamptz NOT NULL,
+    started_at      timestamptz,
+    ended_at        timestamptz NOT NULL,
+    outcome         text NOT NULL CHECK (outcome IN ('Failed', 'Disrupted', 'TimedOut', 'Stopped', 'Refused', 'Unseen')),
+    reason          text NOT NULL,
+    exit_code       int,
+    message         text,
+    pod_name        text NOT NULL,
+    node            text,
+    log_tail        text,
+    PRIMARY KEY (run_id, attempt, scheduled_at)
+) PARTITION BY RANGE (scheduled_at);
+
+-- Slots that did not run, and why; one row may count many.
+CREATE TABLE skips (
+    skip_id         bigint GENERATED ALWAYS AS IDENTITY,
+    job_id          uuid NOT NULL,
+    owner           text COLLATE "C" NOT NULL,
+    job_name        text COLLATE "C" NOT NULL,
+    labels          jsonb,
+    first_at        timestamptz NOT NULL,
+    last_at         timestamptz NOT NULL,
+    count           bigint NOT NULL CHECK (count > 0),
+    reason          skip_reason NOT NULL,
+    recorded_at     timestamptz NOT NULL,
+    PRIMARY KEY (skip_id, last_at),
+    CHECK (first_at <= last_at)
+) PARTITION BY RANGE (last_at);
+CREATE INDEX skips_by_owner ON skips (owner, last_at DESC, skip_id DESC);
+CREATE INDEX skips_by_time ON skips (last_at DESC, skip_id DESC);
+CREATE INDEX skips_by_job ON skips (job_id, last_at DESC);
+
+-- One row a hot transaction; the sequencer numbers the rows in an order in which no later commit can slip in between.
+-- Run i of the row has the number first_number + i.
+CREATE TABLE run_changes (
+    change_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid             xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    changed_at      timestamptz NOT NULL DEFAULT now(),
+    first_number    bigint,
+    runs            uuid[] NOT NULL,
+    states          run_state[] NOT NULL,
+    CHECK (cardinality(runs) = cardinality(states) AND cardinality(runs) > 0)
+) WITH (fillfactor = 70);
+CREATE INDEX run_changes_unnumbered ON run_changes (change_id) WHERE first_number IS NULL;
+CREATE UNIQUE INDEX run_changes_numbered ON run_changes (first_number) WHERE first_number IS NOT NULL;
+
+CREATE TABLE idempotency_keys (
+    scope           text COLLATE "C" NOT NULL,   -- the job's id for a manual run
+    key             text COLLATE "C" NOT NULL,
+    run_id          uuid NOT NULL,
+    stored_at       timestamptz NOT NULL,
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (stored_at);
+
+CREATE TABLE audit (
+    audit_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at              timestamptz NOT NULL,
+    owner           text COLLATE "C" NOT NULL,
+    actor           text NOT NULL,
+    action          text NOT NULL,
+    job_id          uuid,
+    run_id          uuid,
+    detail          jsonb
+);
+CREATE INDEX audit_by_owner ON audit (owner, at DESC);
+
+-- Both halves, for readers that want one list.
+CREATE VIEW runs AS
+    SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, state,
+           reason, message, attempt, failures, disruptions, claimed_at, launched_at, started_at,
+           NULL::timestamptz AS finished_at, pod_uid, node
+    FROM live_runs
+    UNION ALL
+    SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, state,
+           reason, message, attempt, failures, disruptions, claimed_at, launched_at, started_at,
+           finished_at, pod_uid, node
+    FROM run_history;

@@ -1,0 +1,99 @@
+"""Applies the numbered SQL files of this folder, one transaction each, one process at a time.
+
+A file is named `NNNN_<before|after>_<what>.sql`. *before* files may run while the previous release is live, *after* files
+only once it is gone. Applied files are recorded with their checksum, so that an edited file is noticed, and a newer
+database than this release is refused by name instead of by a strange error later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import re
+from collections.abc import Sequence
+from typing import LiteralString, cast
+
+import msgspec
+
+from clockhand import errors
+from clockhand.store import database
+
+_NAME = re.compile(r"^(?P<number>\d{4})_(?P<phase>before|after)_[a-z0-9_]+\.sql$")
+_LEDGER: LiteralString = """
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    number      int PRIMARY KEY,
+    name        text NOT NULL,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT now())
+"""
+_LOCK: LiteralString = "SELECT pg_advisory_xact_lock(hashtext('clockhand.schema')::bigint)"
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One file."""
+
+    number: int
+    name: str
+    phase: str
+    sql: LiteralString
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def known() -> Sequence[Migration]:
+    """Every migration of this release, in order."""
+    folder = importlib.resources.files(__name__)
+    found = []
+    for file in folder.iterdir():
+        match = _NAME.match(file.name)
+        if match:
+            text = cast(LiteralString, file.read_text(encoding="utf-8"))
+            found.append(Migration(int(match["number"]), file.name, match["phase"], text))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+async def apply(db: database.Database) -> Sequence[str]:
+    """Applies what is missing; returns the names applied. Safe to run from several processes at once."""
+    applied = []
+    while True:
+        async with db.transaction() as connection:
+            await connection.execute(_LOCK)
+            await connection.execute(_LEDGER)
+            pending = _pending(await _recorded(connection))
+            if not pending:
+                return applied
+            await connection.execute(pending[0].sql)
+            await connection.execute(
+                "INSERT INTO schema_migrations (number, name, checksum) VALUES (%s, %s, %s)",
+                (pending[0].number, pending[0].name, pending[0].checksum),
+            )
+        applied.append(pending[0].name)
+
+
+async def check(db: database.Database) -> None:
+    """Raises SchemaMismatch unless the database has exactly what this release needs."""
+    async with db.transaction() as connection:
+        cursor = await connection.execute("SELECT to_regclass('schema_migrations') IS NOT NULL AS there")
+        row = await cursor.fetchone()
+        recorded = await _recorded(connection) if row and row.there else {}
+    pending = _pending(recorded)
+    if pending:
+        raise errors.SchemaMismatch(f"the database lacks {pending[0].name}: run `clockhand migrate`")
+
+
+async def _recorded(connection: database.Connection) -> dict[int, tuple[str, str]]:
+    cursor = await connection.execute("SELECT number, name, checksum FROM schema_migrations")
+    return {row.number: (row.name, row.checksum) for row in await cursor.fetchall()}
+
+
+def _pending(recorded: dict[int, tuple[str, str]]) -> Sequence[Migration]:
+    mine = {migration.number: migration for migration in known()}
+    newer = sorted(set(recorded) - set(mine))
+    if newer:
+        raise errors.SchemaMismatch(f"the database is newer than this release: it has {recorded[newer[0]][0]}")
+    for number, (name, checksum) in recorded.items():
+        if mine[number].checksum != checksum:
+            raise errors.SchemaMismatch(f"{name} was applied with other content than this release has")
+    return [migration for number, migration in sorted(mine.items()) if number not in recorded]
