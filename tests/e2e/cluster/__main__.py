@@ -1,0 +1,82 @@
+"""The commands behind `up`, `down`, `light-up` and `light-down`: the only place that reads a command line."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.e2e.cluster import binaries, steps
+from tests.support import light
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except steps.StepError as error:
+        steps.say(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def light_up(options: argparse.Namespace) -> int:
+    settings = light.LightSettings(
+        nodes=options.nodes,
+        port=options.port,
+        etcd_port=options.etcd_port,
+        controller_manager_flags=shlex.split(options.controller_manager_flags),
+    )
+    binaries.ensure(binaries.LIGHT_TOOLS)
+    with steps.step(f"light cluster with {options.nodes} nodes in {options.directory}"):
+        kubeconfig = light.start_detached(options.directory, settings)
+    print(f"export KUBECONFIG={kubeconfig}")
+    return 0
+
+
+def light_down(options: argparse.Namespace) -> int:
+    with steps.step(f"stop the light cluster in {options.directory}"):
+        light.stop_detached(options.directory)
+    return 0
+
+
+def build(options: argparse.Namespace) -> int:
+    tools = {"light": binaries.LIGHT_TOOLS, "kind": (*binaries.KIND_TOOLS, *binaries.NODE_TOOLS)}
+    binaries.ensure(tools[options.mode])
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tests.e2e.cluster", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, command in (("light-up", light_up), ("light-down", light_down)):
+        light_command = commands.add_parser(name)
+        light_command.set_defaults(command=command)
+        default = binaries.cache_root() / "light"
+        light_command.add_argument(
+            "--directory", type=_absolute, default=default, help=f"state; default {default}"
+        )
+        if command is light_up:
+            light_command.add_argument("--nodes", type=int, default=2)
+            light_command.add_argument(
+                "--port", type=int, default=0, help="of the API server; default: a free one"
+            )
+            light_command.add_argument("--etcd-port", type=int, default=0, help="default: a free one")
+            light_command.add_argument(
+                "--controller-manager-flags", default="", help="one string, split as a shell does"
+            )
+    builder = commands.add_parser("build")
+    builder.set_defaults(command=build)
+    builder.add_argument("mode", choices=("light", "kind"))
+    return parser
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
