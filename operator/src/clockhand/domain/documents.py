@@ -1,0 +1,201 @@
+"""Checks of a JSON document against the table of fields, before anything is made of it.
+
+The API server checks the same table on apply; this is for everything that it cannot see (raw objects) and for
+documents that never pass through it. What comes out is plain JSON with every default filled in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from clockhand import errors
+from clockhand.domain import fields
+
+_MAX_DEPTH = 64
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
+_ROOT = "spec"
+
+
+def check(document: Mapping[str, object]) -> dict[str, object]:
+    """The document with defaults, or `InvalidInput` with the path of the first field that is wrong."""
+    return _object(document, row=None, at=_ROOT)
+
+
+def check_text(value: object, *, at: str) -> None:
+    """Refuse what JSON and Postgres cannot hold: NUL, lone surrogates, NaN, infinity, bottomless nesting."""
+    pending = [(value, at, 0)]
+    while pending:
+        item, path, depth = pending.pop()
+        if depth > _MAX_DEPTH:
+            raise errors.InvalidInput(at, f"is nested deeper than {_MAX_DEPTH} levels: write it flatter")
+        if isinstance(item, str):
+            _check_string(item, at=path)
+        elif isinstance(item, int | float):
+            _check_number(item, at=path)
+        else:
+            pending.extend((part, name, depth + 1) for part, name in _parts(item, at=path))
+
+
+def _parts(item: object, *, at: str) -> Iterator[tuple[object, str]]:
+    if isinstance(item, Mapping):
+        for key, part in item.items():
+            if not isinstance(key, str):
+                raise errors.InvalidInput(at, "has a key that is not a string: write only string keys")
+            _check_string(key, at=at)
+            yield part, f"{at}.{key}"
+    elif isinstance(item, Sequence) and not isinstance(item, bytes):
+        yield from ((part, f"{at}[{index}]") for index, part in enumerate(item))
+    elif item is not None:
+        raise errors.InvalidInput(at, "is not JSON: write a string, number, boolean, null, list or object")
+
+
+def _check_string(text: str, *, at: str) -> None:
+    if "\x00" in text:
+        raise errors.InvalidInput(at, "holds a NUL character: leave it out or encode the text, in base64 say")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise errors.InvalidInput(at, "holds half of a surrogate pair: write whole Unicode characters")
+
+
+def _check_number(number: float, *, at: str) -> None:
+    if isinstance(number, int):
+        if not _MIN_INTEGER <= number <= _MAX_INTEGER:
+            raise errors.InvalidInput(at, "is an integer beyond 64 bits: write it as a string")
+    elif not math.isfinite(number):
+        raise errors.InvalidInput(at, "is NaN or infinite: write a finite number or a string")
+
+
+def _object(value: object, *, row: fields.Field | None, at: str) -> dict[str, object]:
+    known = fields.children(row.path if row else "")
+    given = _mapping(value, at=at)
+    for name in given:
+        if name not in known:
+            raise errors.InvalidInput(f"{at}.{name}", _unknown(name, known))
+    result: dict[str, object] = {}
+    for name, field in known.items():
+        found = given.get(name)
+        if found is None and not (field.kind is fields.Kind.ANY and name in given):
+            found = _absent(field, at=f"{at}.{name}")
+            if found is None:
+                continue
+        result[name] = _field(found, row=field, at=f"{at}.{name}")
+    return result
+
+
+def _unknown(name: str, known: Mapping[str, fields.Field]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return "is not a known field: " + (f"did you mean {near[0]}?" if near else f"write {', '.join(known)}")
+
+
+def _absent(field: fields.Field, *, at: str) -> object:
+    if field.required:
+        raise errors.InvalidInput(at, "is missing: write it")
+    return field.default
+
+
+def _field(value: object, *, row: fields.Field, at: str) -> object:
+    if row.later is not None and value != row.default:
+        raise errors.InvalidInput(at, row.not_yet())
+    return _READERS[row.kind](value, row=row, at=at)
+
+
+def _mapping(value: object, *, at: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise errors.InvalidInput(at, f"must be an object, not {_name(value)}")
+    if not all(isinstance(key, str) for key in value):
+        raise errors.InvalidInput(at, "has a key that is not a string: write only string keys")
+    return value
+
+
+def _array(value: object, *, row: fields.Field, at: str) -> list[object]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise errors.InvalidInput(at, f"must be a list, not {_name(value)}")
+    _check_bounds(len(value), row=row, at=at, unit=" items")
+    item = fields.by_path()[f"{row.path}[]"]
+    return [_field(part, row=item, at=f"{at}[{index}]") for index, part in enumerate(value)]
+
+
+def _string(value: object, *, row: fields.Field, at: str) -> str:
+    if not isinstance(value, str):
+        raise errors.InvalidInput(at, f"must be a string, not {_name(value)}")
+    _check_string(value, at=at)
+    if row.enum and value not in row.enum:
+        near = difflib.get_close_matches(value, row.enum, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else f"write {', '.join(row.enum)}"
+        raise errors.InvalidInput(at, f'"{value[:64]}" is not a known value: {hint}')
+    _check_bounds(len(value), row=row, at=at, unit=" characters")
+    return str(value)
+
+
+def _integer(value: object, *, row: fields.Field, at: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise errors.InvalidInput(at, f"must be a whole number, not {_name(value)}")
+    _check_bounds(value, row=row, at=at)
+    return value
+
+
+def _number(value: object, *, row: fields.Field, at: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise errors.InvalidInput(at, f"must be a number, not {_name(value)}")
+    _check_number(value, at=at)
+    _check_bounds(value, row=row, at=at)
+    return float(value)
+
+
+def _boolean(value: object, *, row: fields.Field, at: str) -> bool:
+    if not isinstance(value, bool):
+        raise errors.InvalidInput(at, f"must be true or false, not {_name(value)}")
+    return value
+
+
+def _labels(value: object, *, row: fields.Field, at: str) -> dict[str, object]:
+    given = _mapping(value, at=at)
+    _check_bounds(len(given), row=row, at=at, unit=" entries")
+    for key, text in given.items():
+        _check_string(key, at=at)
+        if not isinstance(text, str):
+            raise errors.InvalidInput(f"{at}.{key}", f"must be a string, not {_name(text)}: put it in quotes")
+        _check_string(text, at=f"{at}.{key}")
+    return dict(given)
+
+
+def _raw(value: object, *, row: fields.Field, at: str) -> dict[str, object]:
+    check_text(value, at=at)
+    return dict(_mapping(value, at=at))
+
+
+def _any(value: object, *, row: fields.Field, at: str) -> object:
+    check_text(value, at=at)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_bounds(number: float, *, row: fields.Field, at: str, unit: str = "") -> None:
+    if unit and number < 1 and row.low == 1:
+        raise errors.InvalidInput(at, "must not be empty")
+    if row.low is not None and number < row.low:
+        raise errors.InvalidInput(at, f"must be at least {row.low:g}{unit}, not {number}")
+    if row.high is not None and number > row.high:
+        raise errors.InvalidInput(at, f"must be at most {row.high:.15g}{unit}, not {number}")
+
+
+def _name(value: object) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
+    if isinstance(value, Mapping):
+        return "an object"
+    return names.get(type(value), "a list" if isinstance(value, Sequence) else type(value).__name__)
+
+
+_READERS: Mapping[fields.Kind, Callable[..., object]] = {
+    fields.Kind.STRING: _string,
+    fields.Kind.INTEGER: _integer,
+    fields.Kind.NUMBER: _number,
+    fields.Kind.BOOLEAN: _boolean,
+    fields.Kind.OBJECT: _object,
+    fields.Kind.ARRAY: _array,
+    fields.Kind.LABELS: _labels,
+    fields.Kind.RAW: _raw,
+    fields.Kind.ANY: _any,
+}

@@ -1,0 +1,160 @@
+"""What a job is, as one frozen value: the parsed `ScheduledJob.spec`.
+
+Parsing is strict and complete, so that nothing behind it checks again. Payload and template stay raw JSON:
+they are stored in columns of their own and are rendered, not interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from clockhand import errors
+from clockhand.domain import documents, fields
+from clockhand.domain import schedule as schedules
+from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
+from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
+from clockhand.domain.fields import Delivery as Delivery
+from clockhand.domain.fields import Gap as Gap
+from clockhand.domain.fields import OnDelete as OnDelete
+from clockhand.domain.fields import Overlap as Overlap
+from clockhand.domain.fields import RuleAction as RuleAction
+
+MAX_PAYLOAD_BYTES = 65_536
+
+
+class Dst(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule bound to a time of day does when clocks change."""
+
+    gap: Gap = fields.default("dst.gap", Gap)
+    overlap: Overlap = fields.default("dst.overlap", Overlap)
+
+
+class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
+    """Which missed slots run."""
+
+    policy: CatchUpPolicy = fields.default("catchUp.policy", CatchUpPolicy)
+    limit: int = fields.default("catchUp.limit", int)
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The wait before the next attempt."""
+
+    initial_seconds: int = fields.default("retry.backoff.initialSeconds", int)
+    factor: float = fields.default("retry.backoff.factor", float)
+    max_seconds: int = fields.default("retry.backoff.maxSeconds", int)
+    jitter: float = fields.default("retry.backoff.jitter", float)
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Exit codes that need another answer."""
+
+    on_exit_codes: tuple[int, ...]
+    action: RuleAction
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What happens after an attempt that did not succeed."""
+
+    max_attempts: int = fields.default("retry.maxAttempts", int)
+    backoff: Backoff = Backoff()
+    max_disruptions: int = fields.default("retry.maxDisruptions", int)
+    rules: tuple[Rule, ...] = ()
+
+
+class PodRetention(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How long finished pods are kept."""
+
+    succeeded_seconds: int = fields.default("podRetention.succeededSeconds", int)
+    failed_count: int = fields.default("podRetention.failedCount", int)
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One job. None stands for "no such limit"."""
+
+    schedule: str
+    time_zone: str = fields.default("timeZone", str)
+    dst: Dst = Dst()
+    jitter_seconds: int = fields.default("jitterSeconds", int)
+    suspend: bool = fields.default("suspend", bool)
+    starting_deadline_seconds: int | None = None
+    catch_up: CatchUp = CatchUp()
+    concurrency_policy: ConcurrencyPolicy = fields.default("concurrencyPolicy", ConcurrencyPolicy)
+    queue_limit: int = fields.default("queueLimit", int)
+    max_concurrent_runs: int | None = None
+    priority: int = fields.default("priority", int)
+    delivery: Delivery = fields.default("delivery", Delivery)
+    on_delete: OnDelete = fields.default("onDelete", OnDelete)
+    retry: Retry = Retry()
+    attempt_timeout_seconds: int | None = None
+    run_timeout_seconds: int | None = None
+    pending_timeout_seconds: int = fields.default("pendingTimeoutSeconds", int)
+    payload: object = msgspec.field(default_factory=dict)
+    pod_retention: PodRetention = PodRetention()
+    template: dict[str, object] | None = None
+
+    def due(self) -> schedules.Schedule:
+        """When the job falls due."""
+        return schedules.parse(
+            self.schedule, zone=self.time_zone, gap=self.dst.gap.value, overlap=self.dst.overlap.value
+        )
+
+
+def parse(spec: Mapping[str, object]) -> JobSpec:
+    """Read a spec, or raise `InvalidInput` with the path of the field and one sentence."""
+    document = documents.check(spec)
+    _exactly_one(document, fields.ONE_OF_WHEN)
+    _exactly_one(document, fields.ONE_OF_WHAT)
+    _check_payload(document["payload"])
+    _check_template(document["template"])
+    job = msgspec.convert(document, JobSpec)
+    if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
+        raise errors.InvalidInput("spec.retry.backoff.maxSeconds", "must not be less than initialSeconds")
+    job.due()
+    return job
+
+
+def encode(spec: JobSpec) -> bytes:
+    """Compact JSON without payload and template, which are stored apart."""
+    document = msgspec.to_builtins(spec)
+    del document["payload"], document["template"]
+    return msgspec.json.encode(document)
+
+
+def decode(data: bytes | str) -> JobSpec:
+    """The inverse of `encode`; payload and template are at their defaults."""
+    return msgspec.json.decode(data, type=JobSpec)
+
+
+def _exactly_one(document: Mapping[str, object], names: tuple[str, ...]) -> None:
+    if sum(name in document for name in names) != 1:
+        raise errors.InvalidInput("spec", one_of(names))
+
+
+def one_of(names: tuple[str, ...]) -> str:
+    """The sentence for alternatives of which one is needed; the schema of the custom resource says it too."""
+    listed = [f"spec.{name}" for name in names]
+    return f"exactly one of {', '.join(listed[:-1])} and {listed[-1]} must be set"
+
+
+def _check_payload(payload: object) -> None:
+    size = len(msgspec.json.encode(payload))
+    if size > MAX_PAYLOAD_BYTES:
+        sentence = (
+            f"is {size} bytes as compact JSON, more than {MAX_PAYLOAD_BYTES}: pass a reference to the data"
+        )
+        raise errors.InvalidInput("spec.payload", sentence)
+
+
+def _check_template(template: object) -> None:
+    assert isinstance(template, dict)
+    pod = template["spec"]
+    containers = pod.get("containers")
+    if not isinstance(containers, list) or not containers:
+        raise errors.InvalidInput("spec.template.spec.containers", "must list at least one container")
+    if not all(isinstance(container, Mapping) for container in containers):
+        raise errors.InvalidInput("spec.template.spec.containers", "must be a list of objects")
+    if pod.get("restartPolicy", "Never") != "Never":
+        sentence = "must be Never: Clockhand does the retries, see spec.retry"
+        raise errors.InvalidInput("spec.template.spec.restartPolicy", sentence)
