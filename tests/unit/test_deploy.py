@@ -1,4 +1,4 @@
-"""The rights that an installation gives away are written down a second time here: a change has to be meant."""
+"""The rights that an installation gives away are written down a second time here: a change must be meant."""
 
 from __future__ import annotations
 
