@@ -1,0 +1,174 @@
+"""ScheduledJobs, namespaces and events at the API server, as plain JSON: their meaning is the mirror's."""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from clockhand.kube import client as clients
+
+GROUP_PATH = "/apis/clockhand.dev/v1alpha1"
+SCHEDULED_JOBS = "scheduledjobs"
+PAGE = 500
+_FIELD_MANAGER = {"fieldManager": "clockhand"}
+
+Json = dict[str, typing.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """A page of a listing; every page of one listing has the same version."""
+
+    items: tuple[Json, ...]
+    resource_version: str
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: tuple[Json, ...] | None = None
+
+
+class _Phase(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class _Namespace(msgspec.Struct, frozen=True):
+    status: _Phase = _Phase()
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_LIST = msgspec.json.Decoder(_List)
+_NAMESPACE = msgspec.json.Decoder(_Namespace)
+
+
+class Objects:
+    """Objects of one resource of our group."""
+
+    def __init__(self, client: clients.Client, resource: str = SCHEDULED_JOBS) -> None:
+        self._client = client
+        self._resource = resource
+
+    async def list_pages(
+        self, namespace: str | None = None, *, metadata_only: bool = False
+    ) -> collections.abc.AsyncGenerator[ObjectPage]:
+        """All objects, page by page. `Expired`: begin anew; `NotFound`: the resource itself is not there."""
+        query = {"limit": str(PAGE)}
+        accept = clients.METADATA_LIST if metadata_only else "application/json"
+        while True:
+            answer = await self._client.get(self._path(namespace), query=query, accept=accept)
+            page = _LIST.decode(answer)
+            yield ObjectPage(page.items or (), page.metadata.resource_version)
+            if not page.metadata.continue_:
+                return
+            query["continue"] = page.metadata.continue_
+
+    async def get(self, namespace: str, name: str) -> Json:
+        answer: Json = msgspec.json.decode(await self._client.get(self._path(namespace, name)))
+        return answer
+
+    async def patch_status(
+        self,
+        namespace: str,
+        name: str,
+        status: collections.abc.Mapping[str, typing.Any],
+        *,
+        uid: str,
+        resource_version: str | None = None,
+    ) -> str:
+        """Merge `status` into the object of this uid; returns its new version.
+
+        `ApiConflict` where the name has another uid by now or, if given, the version is not current.
+        """
+        meta = {"uid": uid} if resource_version is None else {"uid": uid, "resourceVersion": resource_version}
+        answer = await self._client.write(
+            "PATCH",
+            f"{self._path(namespace, name)}/status",
+            clients.encode({"metadata": meta, "status": status}),
+            query=_FIELD_MANAGER,
+            accept=clients.METADATA_ONLY,
+            content=clients.MERGE_PATCH,
+        )
+        return _OBJECT.decode(answer).metadata.resource_version
+
+    async def delete(self, namespace: str, name: str, *, uid: str) -> None:
+        """Delete this very object: `NotFound` or `ApiConflict` where it is not there any more."""
+        body = clients.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+        await self._client.write("DELETE", self._path(namespace, name), body, accept=clients.METADATA_ONLY)
+
+    def _path(self, namespace: str | None, name: str | None = None) -> str:
+        if namespace is None:
+            return f"{GROUP_PATH}/{self._resource}"
+        path = f"{GROUP_PATH}/namespaces/{clients.path_part(namespace)}/{self._resource}"
+        return path if name is None else f"{path}/{clients.path_part(name)}"
+
+
+async def namespace_phase(client: clients.Client, name: str) -> str:
+    """`Active` or `Terminating`; `NotFound` where it is gone."""
+    answer = await client.get(f"/api/v1/namespaces/{clients.path_part(name)}")
+    return _NAMESPACE.decode(answer).status.phase
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+async def record_event(
+    client: clients.Client,
+    about: Regarding,
+    *,
+    reason: str,
+    message: str,
+    now: datetime,
+    warning: bool = True,
+) -> None:
+    """An Event that `kubectl describe` shows under the object."""
+    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{about.name[:200]}.", "namespace": about.namespace},
+        "involvedObject": {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        },
+        "type": "Warning" if warning else "Normal",
+        "reason": reason,
+        "message": message[:1024],
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+        "source": {"component": "clockhand"},
+        "reportingComponent": "clockhand",
+    }
+    path = f"/api/v1/namespaces/{clients.path_part(about.namespace)}/events"
+    await client.write("POST", path, clients.encode(body), accept=clients.METADATA_ONLY)
