@@ -155,7 +155,9 @@ class LightCluster:
 
     def pause_apiserver(self) -> None:
         """Connections stay open and nothing comes back: the failure that hurts watches most."""
-        self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
     def resume_apiserver(self) -> None:
         self._processes["kube-apiserver"].send_signal(signal.SIGCONT)
