@@ -1,0 +1,104 @@
+"""The objects that end-to-end tests apply, built here so that each test shows only what it is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+NEVER = "0 0 1 1 *"
+EVERY_MINUTE = "* * * * *"
+
+Object = dict[str, Any]
+
+
+def image() -> str:
+    """Any image with a shell that the cluster has or may pull."""
+    return os.environ.get("CLOCKHAND_E2E_IMAGE") or "localhost:1/clockhand:dev"
+
+
+def template(script: str, *, outcome: str = "succeed", duration: str | None = None) -> Object:
+    """A pod that runs `script`; on fake nodes it does what `outcome` says, after `duration`."""
+    annotations = {"test.clockhand.dev/outcome": outcome}
+    if duration:
+        annotations["test.clockhand.dev/duration"] = duration
+    container = {
+        "name": "main",
+        "image": image(),
+        "imagePullPolicy": "IfNotPresent",
+        # trap: a shell that is process 1 ignores SIGTERM unless it says otherwise
+        "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"],
+    }
+    spec = {"terminationGracePeriodSeconds": 5, "containers": [container]}
+    return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def succeeding() -> Object:
+    return template("echo done as $CLOCKHAND_RUN_NAME")
+
+
+def lasting(seconds: int) -> Object:
+    """A pod that succeeds after so long."""
+    return template(f"sleep {seconds} & wait $!", duration=f"{seconds}s")
+
+
+def failing(code: int) -> Object:
+    return template(f"echo cannot go on; exit {code}", outcome=f"exit:{code}")
+
+
+def job(
+    name: str,
+    body: Object | None = None,
+    *,
+    schedule: str | None = NEVER,
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Object:
+    """A ScheduledJob; without more it never falls due and its pods succeed."""
+    when = {} if schedule is None else {"schedule": schedule}
+    return {
+        "apiVersion": "clockhand.dev/v1alpha1",
+        "kind": "ScheduledJob",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {**when, "template": body or succeeding(), **spec},
+    }
+
+
+def run(name: str, job_name: str, **spec: Any) -> Object:
+    """A manual run."""
+    return {
+        "apiVersion": "runs.clockhand.dev/v1alpha1",
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {"job": job_name, **spec},
+    }
+
+
+def role(name: str, *rules: tuple[str, str, list[str]]) -> Object:
+    """A Role from (API group, resource, verbs)."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+            for group, resource, verbs in rules
+        ],
+    }
+
+
+def grant(user: str, kind: str, role_name: str) -> Object:
+    """A RoleBinding of a Role or ClusterRole to a user."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"{user}-{role_name}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role_name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+
+def condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """One condition of an object's status, empty where it is absent."""
+    conditions = thing.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind), {})
