@@ -10,7 +10,7 @@ import functools
 import importlib.resources
 import re
 from collections.abc import Mapping
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z_]+)$", re.MULTILINE)
 
@@ -34,8 +34,7 @@ def sql(name: str) -> LiteralString:
 def _parse(stem: str, text: str) -> dict[str, LiteralString]:
     headers = list(_HEADER.finditer(text))
     ends = [header.start() for header in headers[1:]] + [len(text)]
-    # the text comes from files of this package, never from input: that is what LiteralString asks for
     return {
-        f"{stem}.{header['name']}": cast(LiteralString, text[header.end() : end].strip())
+        f"{stem}.{header['name']}": text[header.end() : end].strip()
         for header, end in zip(headers, ends, strict=True)
     }

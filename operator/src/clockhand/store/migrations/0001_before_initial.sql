@@ -119,6 +119,7 @@ CREATE TABLE live_runs (
     reason          text,
     message         text,
     serial          boolean NOT NULL DEFAULT false,  -- waits until no earlier run of the job is live
+    priority        smallint NOT NULL DEFAULT 0,
     queue_at        timestamptz NOT NULL,        -- ready since, less ten seconds a step of priority
     ready_at        timestamptz NOT NULL,        -- Retrying: end of the back-off
     attempt         int NOT NULL DEFAULT 0,
@@ -133,6 +134,8 @@ CREATE TABLE live_runs (
     node            text,
     deadline_at     timestamptz,                 -- of this attempt: pending while Claimed, attempt time-out while Running
     run_deadline_at timestamptz,
+    pending_timeout int NOT NULL,                -- seconds, from the spec at fire
+    attempt_timeout int,
     stop_reason     text,
     UNIQUE (job_id, scheduled_at, kind, key),
     CHECK (state NOT IN ('Succeeded', 'Dead', 'Cancelled', 'Unknown')),

@@ -11,7 +11,7 @@ import hashlib
 import importlib.resources
 import re
 from collections.abc import Sequence
-from typing import LiteralString, cast
+from typing import LiteralString
 
 import msgspec
 
@@ -49,14 +49,14 @@ def known() -> Sequence[Migration]:
     for file in folder.iterdir():
         match = _NAME.match(file.name)
         if match:
-            text = cast(LiteralString, file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
             found.append(Migration(int(match["number"]), file.name, match["phase"], text))
     return sorted(found, key=lambda migration: migration.number)
 
 
 async def apply(db: database.Database) -> Sequence[str]:
     """Applies what is missing; returns the names applied. Safe to run from several processes at once."""
-    applied = []
+    applied: list[str] = []
     while True:
         async with db.transaction() as connection:
             await connection.execute(_LOCK)

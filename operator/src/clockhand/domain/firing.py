@@ -1,0 +1,170 @@
+"""What becomes of the due slots of one job: which of them run, which do not and why, and what is due next.
+
+Pure, so that every policy can be tested without a database, and so that the transaction that fires has one decision to
+store. Source of the rules: the catch-up and concurrency sections of docs/semantics.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from clockhand.domain import admission, schedule, spec, states
+
+MISSED_AFTER = timedelta(seconds=60)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """A due instant that becomes a run."""
+
+    scheduled_at: datetime
+    state: states.RunState
+    reason: str | None = None
+    serial: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skip:
+    """Due instants that do not run: `count` of them from `first` to `last`."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: states.SkipReason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Firing:
+    """What one transaction stores for one job."""
+
+    slots: tuple[Slot, ...]
+    skips: tuple[Skip, ...]
+    last_slot_at: datetime
+    next_slot_at: datetime
+    replaces: bool
+    """Every live run is to be cancelled or stopped first."""
+
+
+def fire(
+    job: spec.JobSpec, *, next_slot_at: datetime, live: Sequence[admission.LiveRun], now: datetime
+) -> Firing:
+    """Decides over every slot of `job` from `next_slot_at`, the oldest due one, up to `now`.
+
+    `live` are the job's live runs. Raises InvalidInput where the schedule cannot be evaluated.
+    """
+    times = job.due()
+    following = times.next_after(next_slot_at)
+    if following > now:
+        newest, due = next_slot_at, 1
+    else:
+        just_before = next_slot_at - timedelta(milliseconds=1)
+        last = times.last_before_or_at(now, after=just_before)
+        newest, due = last or next_slot_at, times.count_between(just_before, now)
+        following = times.next_after(newest)
+    chosen = _caught_up(job, times, oldest=next_slot_at, newest=newest, due=due, now=now)
+    skips = _not_chosen(times, oldest=next_slot_at, newest=newest, due=due, chosen=chosen)
+    chosen, late = _within_deadline(job, chosen, now)
+    slots, refused, replaces = _placed(job, chosen, live)
+    return Firing(
+        slots=tuple(slots),
+        skips=(*skips, *late, *refused),
+        last_slot_at=newest,
+        next_slot_at=following,
+        replaces=replaces,
+    )
+
+
+def _caught_up(
+    job: spec.JobSpec,
+    times: schedule.Schedule,
+    *,
+    oldest: datetime,
+    newest: datetime,
+    due: int,
+    now: datetime,
+) -> tuple[datetime, ...]:
+    if job.catch_up.policy is spec.CatchUpPolicy.NONE:
+        return (newest,) if now - newest <= MISSED_AFTER else ()
+    if job.catch_up.policy is spec.CatchUpPolicy.LATEST or due == 1:
+        return (newest,)
+    return times.newest(job.catch_up.limit, after=oldest - timedelta(milliseconds=1), until=newest)
+
+
+def _not_chosen(
+    times: schedule.Schedule, *, oldest: datetime, newest: datetime, due: int, chosen: tuple[datetime, ...]
+) -> tuple[Skip, ...]:
+    left = due - len(chosen)
+    if left == 0:
+        return ()
+    last = newest
+    if chosen:
+        before = times.last_before_or_at(
+            chosen[0] - timedelta(milliseconds=1), after=oldest - timedelta(milliseconds=1)
+        )
+        last = before or oldest
+    return (Skip(oldest, last, left, states.SkipReason.CATCH_UP),)
+
+
+def _within_deadline(
+    job: spec.JobSpec, chosen: tuple[datetime, ...], now: datetime
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    if job.starting_deadline_seconds is None:
+        return chosen, ()
+    oldest_allowed = now - timedelta(seconds=job.starting_deadline_seconds)
+    late = [slot for slot in chosen if slot < oldest_allowed]
+    in_time = tuple(slot for slot in chosen if slot >= oldest_allowed)
+    return in_time, tuple(_summary(late, states.SkipReason.DEADLINE))
+
+
+def _placed(
+    job: spec.JobSpec, chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
+) -> tuple[list[Slot], list[Skip], bool]:
+    policy = job.concurrency_policy
+    if not chosen:
+        return [], [], False
+    if policy is spec.ConcurrencyPolicy.FORBID:
+        first = [] if live else [Slot(chosen[0], states.RunState.QUEUED)]
+        return first, _summary(chosen[len(first) :], states.SkipReason.FORBID), False
+    if policy is spec.ConcurrencyPolicy.REPLACE:
+        return _replacing(chosen, live)
+    return *_waiting(job, chosen, live), False
+
+
+def _replacing(
+    chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
+) -> tuple[list[Slot], list[Skip], bool]:
+    superseded = _summary(chosen[:-1], states.SkipReason.CATCH_UP)
+    if any(run.state in states.ATTEMPT_OPEN for run in live):
+        successor = Slot(chosen[-1], states.RunState.BLOCKED, states.Reason.WAITS_FOR_STOP)
+    else:
+        successor = Slot(chosen[-1], states.RunState.QUEUED)
+    return [successor], superseded, bool(live)
+
+
+def _waiting(
+    job: spec.JobSpec, chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
+) -> tuple[list[Slot], list[Skip]]:
+    places = admission.places(job)
+    taken = admission.taken(job, live)
+    waiting = sum(run.state is states.RunState.BLOCKED for run in live)
+    in_order = len(chosen) > 1
+    slots: list[Slot] = []
+    full: list[datetime] = []
+    for slot in chosen:
+        if in_order and slots:
+            slots.append(Slot(slot, states.RunState.BLOCKED, states.Reason.IN_ORDER, serial=True))
+        elif places is None or (taken < places and not waiting):
+            taken += 1
+            slots.append(Slot(slot, states.RunState.QUEUED, serial=in_order))
+        elif waiting < job.queue_limit:
+            waiting += 1
+            slots.append(Slot(slot, states.RunState.BLOCKED, states.Reason.JOB_LIMIT, serial=in_order))
+        else:
+            full.append(slot)
+    return slots, _summary(full, states.SkipReason.QUEUE_FULL)
+
+
+def _summary(slots: Sequence[datetime], reason: states.SkipReason) -> list[Skip]:
+    return [Skip(slots[0], slots[-1], len(slots), reason)] if slots else []

@@ -1,0 +1,149 @@
+"""Due slots become runs, each exactly once.
+
+One transaction locks the due jobs, inserts their runs and moves their high-water marks, so that a process that dies
+at any instruction has fired completely or not at all. Three guards stand behind each other, and any one suffices: the
+job's row lock with its high-water mark, the check against that mark in the insert, and the unique key of the run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from clockhand import errors, metrics
+from clockhand.domain import admission, firing, ids, spec, states
+from clockhand.engine import specs
+from clockhand.store import database
+from clockhand.store import firing as rows
+from clockhand.store import runs as run_rows
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+ANYBODYS_AFTER = timedelta(seconds=3)
+"""A slot overdue by this much may be fired by any replica: a dead one delays nobody for long."""
+
+
+class Fire:
+    """Fires the due slots of the shards that this replica holds, and long overdue ones of all shards."""
+
+    def __init__(self, db: database.Database) -> None:
+        self._db = db
+
+    async def run_once(self, shards: Collection[int], *, anybodys: bool = False) -> int:
+        """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left.
+
+        With `anybodys` only slots that are overdue by more than 3 s are looked for.
+        """
+        if not shards:
+            return 0
+        async with self._db.transaction() as connection:
+            now = await database.now(connection)
+            before = now - ANYBODYS_AFTER if anybodys else now
+            due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
+            await _fire(connection, due, now=now)
+        return len(due)
+
+
+async def settle_due(connection: database.Connection, job_ids: Collection[uuid.UUID], *, now: datetime) -> None:
+    """Fires or skips every slot of `job_ids` that is due at `now`, under the spec stored now.
+
+    For the transaction that is about to change or delete those jobs, so that an edit is never retroactive.
+    """
+    due = await rows.lock_jobs(connection, job_ids=job_ids, before=now)
+    await _fire(connection, due, now=now)
+
+
+async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, now: datetime) -> None:
+    live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
+    runs: list[rows.NewRun] = []
+    skips: list[rows.NewSkip] = []
+    moves: list[rows.Advance] = []
+    replaced: list[uuid.UUID] = []
+    for job in due:
+        try:
+            plan = specs.of(job.spec)
+            decided = firing.fire(
+                plan, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now
+            )
+        except Exception as error:  # whatever a spec raises, it stops its own job alone
+            await _park(connection, job, error, now=now)
+            continue
+        runs.extend(_run(job, plan, slot) for slot in decided.slots)
+        skips.extend(
+            rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
+        )
+        moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at))
+        if decided.replaces:
+            replaced.append(job.job_id)
+    if replaced:
+        await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
+        await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
+    made = await rows.insert_runs(connection, runs, now=now)
+    await rows.insert_skips(connection, skips, now=now)
+    await rows.advance(connection, moves)
+    await rows.show_fired(connection, runs, now=now)
+    _count(made, skips)
+
+
+async def _park(
+    connection: database.Connection, job: rows.DueJob, error: Exception, *, now: datetime
+) -> None:
+    sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
+    log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
+    await rows.park(connection, job_id=job.job_id, sentence=sentence, now=now)
+
+
+def _looks_at_live(job: rows.DueJob) -> bool:
+    try:
+        plan = specs.of(job.spec)
+    except Exception:  # met again, and reported, where the job is decided
+        return False
+    return admission.places(plan) is not None
+
+
+def _run(job: rows.DueJob, plan: spec.JobSpec, slot: firing.Slot) -> rows.NewRun:
+    return new_run(
+        job_id=job.job_id,
+        name=ids.run_name(job_name=job.name, scheduled_at=slot.scheduled_at, kind=states.RunKind.SLOT, key=""),
+        plan=plan,
+        slot=slot,
+    )
+
+
+def new_run(
+    *,
+    job_id: uuid.UUID,
+    name: str,
+    plan: spec.JobSpec,
+    slot: firing.Slot,
+    kind: states.RunKind = states.RunKind.SLOT,
+    key: str = "",
+    payload: object = None,
+) -> rows.NewRun:
+    """The row of a run of `job_id`, its limits taken from `plan`."""
+    return rows.NewRun(
+        run_id=ids.run_id(job_id=job_id, scheduled_at=slot.scheduled_at, kind=kind, key=key),
+        job_id=job_id,
+        name=name,
+        kind=kind,
+        key=key,
+        scheduled_at=slot.scheduled_at,
+        state=slot.state,
+        reason=slot.reason,
+        serial=slot.serial,
+        priority=plan.priority,
+        pending_timeout=plan.pending_timeout_seconds,
+        attempt_timeout=plan.attempt_timeout_seconds,
+        run_timeout=plan.run_timeout_seconds,
+        payload=payload,
+    )
+
+
+def _count(made: Collection[object], skips: Sequence[rows.NewSkip]) -> None:
+    metrics.RUNS_FIRED.inc(len(made))
+    for skip in skips:
+        metrics.SLOTS_SKIPPED.labels(reason=skip.reason.value).inc(skip.count)

@@ -1,0 +1,26 @@
+"""Every metric of the product, by Prometheus' conventions: one place, so that names and units stay consistent.
+
+Labels come from bounded sets alone; the names of jobs and owners are never among them.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_LATENESS = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 1800)
+
+OLDEST_DUE = Gauge("clockhand_oldest_due_seconds", "How long the oldest due slot of the held shards has been waiting")
+SHARDS_HELD = Gauge("clockhand_shards_held", "Shards that this replica holds")
+RUNS_FIRED = Counter("clockhand_runs_fired_total", "Runs made from due slots")
+SLOTS_SKIPPED = Counter("clockhand_slots_skipped_total", "Slots that did not run", ("reason",))
+RUNS_CLAIMED = Counter("clockhand_runs_claimed_total", "Attempts claimed")
+RUNS_ENDED = Counter("clockhand_runs_ended_total", "Runs that are over", ("state",))
+LATENESS = Histogram(
+    "clockhand_lateness_seconds", "From a run's scheduled instant to the acceptance of its first pod", buckets=_LATENESS
+)
+STALE_WRITES = Counter("clockhand_stale_writes_total", "Writes refused since a newer token or shard holder exists")
+HISTORY_CONFLICTS = Counter("clockhand_history_conflicts_total", "Ended runs that history already had: look into it")
+LOOP_ERRORS = Counter("clockhand_loop_errors_total", "Loop steps that failed and will be tried again", ("loop",))
+PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server accepted")
+PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
+CLOCK_PAUSED = Gauge("clockhand_clock_paused", "1 while firing is paused since the database clock stepped")

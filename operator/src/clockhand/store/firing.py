@@ -1,0 +1,169 @@
+"""Firing, as rows: lock what is due, insert its runs, move the high-water mark. All in the caller's one transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from clockhand.domain import admission, states
+from clockhand.store import database
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DueJob:
+    """A locked row of `jobs`, with its spec as stored."""
+
+    job_id: uuid.UUID
+    owner: str
+    name: str
+    next_slot_at: datetime
+    spec: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to insert; owner, labels, shard and spec come from the job's row. Time-outs are in seconds."""
+
+    run_id: uuid.UUID
+    job_id: uuid.UUID
+    name: str
+    kind: states.RunKind
+    key: str
+    scheduled_at: datetime
+    state: states.RunState
+    reason: str | None
+    serial: bool
+    priority: int
+    pending_timeout: int
+    attempt_timeout: int | None
+    run_timeout: int | None
+    payload: object = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewSkip:
+    """Slots of one job that do not run."""
+
+    job_id: uuid.UUID
+    first: datetime
+    last: datetime
+    count: int
+    reason: states.SkipReason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advance:
+    """A job's new high-water mark and next slot."""
+
+    job_id: uuid.UUID
+    last_slot_at: datetime
+    next_slot_at: datetime
+
+
+async def lock_due(
+    connection: database.Connection, *, shards: Collection[int], before: datetime, batch: int
+) -> Sequence[DueJob]:
+    """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold."""
+    parameters = {"shards": sorted(shards), "before": before, "batch": batch}
+    return [_due(row) for row in await database.fetch(connection, "firing.lock_due", parameters)]
+
+
+async def lock_jobs(
+    connection: database.Connection, *, job_ids: Collection[uuid.UUID], before: datetime
+) -> Sequence[DueJob]:
+    """Locks those of `job_ids` that are due at `before`, waiting for whoever holds them."""
+    parameters = {"job_ids": list(job_ids), "before": before}
+    return [_due(row) for row in await database.fetch(connection, "firing.lock_jobs", parameters)]
+
+
+async def live_of_jobs(
+    connection: database.Connection, job_ids: Collection[uuid.UUID]
+) -> Mapping[uuid.UUID, list[admission.LiveRun]]:
+    """The live runs of each job; jobs without any are not in the mapping."""
+    found: dict[uuid.UUID, list[admission.LiveRun]] = {}
+    if job_ids:
+        for row in await database.fetch(connection, "firing.live_of_jobs", {"job_ids": list(job_ids)}):
+            run = admission.LiveRun(row.run_id, states.RunState(row.state), row.ready_at, row.serial)
+            found.setdefault(row.job_id, []).append(run)
+    return found
+
+
+async def insert_runs(
+    connection: database.Connection, runs: Sequence[NewRun], *, now: datetime
+) -> Mapping[uuid.UUID, states.RunState]:
+    """Inserts `runs`; returns those that are new, with their state. One that exists is left alone."""
+    if not runs:
+        return {}
+    parameters: dict[str, Any] = {
+        "now": now,
+        "run_ids": [run.run_id for run in runs],
+        "job_ids": [run.job_id for run in runs],
+        "names": [run.name for run in runs],
+        "kinds": [run.kind.value for run in runs],
+        "keys": [run.key for run in runs],
+        "scheduled": [run.scheduled_at for run in runs],
+        "payloads": [None if run.payload is None else Jsonb(run.payload, _dumps) for run in runs],
+        "states": [run.state.value for run in runs],
+        "reasons": [run.reason for run in runs],
+        "serials": [run.serial for run in runs],
+        "priorities": [run.priority for run in runs],
+        "run_timeouts": [run.run_timeout for run in runs],
+        "pending_timeouts": [run.pending_timeout for run in runs],
+        "attempt_timeouts": [run.attempt_timeout for run in runs],
+    }
+    rows = await database.fetch(connection, "firing.insert_runs", parameters)
+    return {row.run_id: states.RunState(row.state) for row in rows}
+
+
+async def insert_skips(connection: database.Connection, skips: Sequence[NewSkip], *, now: datetime) -> None:
+    """Records slots that do not run."""
+    if skips:
+        parameters = {
+            "now": now,
+            "job_ids": [skip.job_id for skip in skips],
+            "firsts": [skip.first for skip in skips],
+            "lasts": [skip.last for skip in skips],
+            "counts": [skip.count for skip in skips],
+            "reasons": [skip.reason.value for skip in skips],
+        }
+        await database.execute(connection, "firing.insert_skips", parameters)
+
+
+async def advance(connection: database.Connection, moves: Sequence[Advance]) -> None:
+    """Moves high-water marks, forwards only."""
+    if moves:
+        parameters = {
+            "job_ids": [move.job_id for move in moves],
+            "last": [move.last_slot_at for move in moves],
+            "next": [move.next_slot_at for move in moves],
+        }
+        await database.execute(connection, "firing.advance", parameters)
+
+
+async def show_fired(connection: database.Connection, runs: Sequence[NewRun], *, now: datetime) -> None:
+    """Marks the jobs' status to be written, with the newest instant fired of each."""
+    newest: dict[uuid.UUID, datetime] = {}
+    for run in runs:
+        newest[run.job_id] = max(run.scheduled_at, newest.get(run.job_id, run.scheduled_at))
+    if newest:
+        parameters = {"now": now, "job_ids": list(newest), "scheduled": list(newest.values())}
+        await database.execute(connection, "firing.show_fired", parameters)
+
+
+async def park(connection: database.Connection, *, job_id: uuid.UUID, sentence: str, now: datetime) -> None:
+    """Stops one job that cannot be evaluated; `sentence` says why and becomes its condition."""
+    await database.execute(connection, "firing.park", {"job_id": job_id, "sentence": sentence, "now": now})
+
+
+def _due(row: Any) -> DueJob:
+    return DueJob(row.job_id, row.owner, row.name, row.next_slot_at, row.spec)
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,62 @@
+"""Shard leases: which replica does what, in rows, so that any connection and any pooler will do.
+
+A shard only spreads load. Firing twice is prevented by the job's row lock, its high-water mark and the runs' unique key,
+whoever holds what; writes about a pod run name the generation of its shard's lease, which rises at every take-over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from clockhand.store import database
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """What a replica needs to decide which shards to take and to give back."""
+
+    replicas: Sequence[str]
+    free: Sequence[int]
+
+
+async def stamp(connection: database.Connection, *, replica: str) -> None:
+    """Records that `replica` lives."""
+    await database.execute(connection, "shards.stamp", {"replica": replica})
+
+
+async def renew(connection: database.Connection, *, replica: str, lease: float) -> Mapping[int, int]:
+    """Renews what `replica` holds for `lease` seconds; returns shard to generation."""
+    rows = await database.fetch(connection, "shards.renew", {"replica": replica, "lease": lease})
+    return {row.shard: row.generation for row in rows}
+
+
+async def view(connection: database.Connection, *, lease: float) -> View:
+    """Live replicas and free shards."""
+    row = await database.fetch_one(connection, "shards.live", {"lease": lease})
+    assert row is not None
+    return View(replicas=row.replicas or (), free=row.free)
+
+
+async def take(
+    connection: database.Connection, *, replica: str, lease: float, shards: Collection[int]
+) -> Mapping[int, int]:
+    """Takes those of `shards` that are free; returns shard to its new generation."""
+    parameters = {"replica": replica, "lease": lease, "shards": sorted(shards)}
+    rows = await database.fetch(connection, "shards.take", parameters)
+    return {row.shard: row.generation for row in rows}
+
+
+async def release(connection: database.Connection, *, replica: str, shards: Collection[int]) -> None:
+    """Gives `shards` back, so that another replica may take them at once."""
+    await database.execute(connection, "shards.release", {"replica": replica, "shards": sorted(shards)})
+
+
+async def leave(connection: database.Connection, *, replica: str) -> None:
+    """Gives everything back and takes `replica` off the list."""
+    await database.execute(connection, "shards.leave", {"replica": replica})
+
+
+async def forget(connection: database.Connection) -> None:
+    """Drops the rows of replicas that have been silent for an hour."""
+    await database.execute(connection, "shards.forget")

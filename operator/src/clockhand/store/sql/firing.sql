@@ -1,0 +1,80 @@
+-- name: lock_due
+-- Due jobs of the given shards: one index probe a shard, so that a long backlog in one costs the others nothing.
+SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.last_slot_at, due.next_slot_at,
+       job_specs.spec::text AS spec
+FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+CROSS JOIN LATERAL (
+    SELECT job_id, owner, name, shard, labels, spec_id, last_slot_at, next_slot_at
+    FROM jobs
+    WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s
+    ORDER BY next_run_at
+    LIMIT %(batch)s
+    FOR UPDATE SKIP LOCKED) AS due
+JOIN job_specs USING (spec_id)
+LIMIT %(batch)s;
+
+-- name: lock_jobs
+-- The named jobs that have a due slot, in one order for everybody, so that two transactions cannot wait for each other.
+SELECT job_id, owner, name, shard, labels, spec_id, last_slot_at, next_slot_at, spec::text AS spec, next_run_at
+FROM jobs JOIN job_specs USING (job_id, spec_id)
+WHERE job_id = ANY(%(job_ids)s) AND next_run_at <= %(before)s
+ORDER BY job_id
+FOR UPDATE OF jobs;
+
+-- name: live_of_jobs
+SELECT job_id, run_id, state::text AS state, ready_at, serial
+FROM live_runs
+WHERE job_id = ANY(%(job_ids)s);
+
+-- name: insert_runs
+-- A slot not after the job's high-water mark was decided before and is refused here; the unique key refuses a second run.
+WITH made AS (
+    INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
+                           spec_id, payload, state, reason, serial, priority, queue_at, ready_at, run_deadline_at,
+                           pending_timeout, attempt_timeout)
+    SELECT n.run_id, j.job_id, j.owner, j.name, n.name, j.labels, n.kind, n.key, n.scheduled_at, %(now)s, j.shard,
+           j.spec_id, n.payload, n.state, n.reason, n.serial, n.priority, %(now)s - n.priority * interval '10 seconds', %(now)s,
+           %(now)s + make_interval(secs => n.run_timeout), n.pending_timeout, n.attempt_timeout
+    FROM unnest(%(run_ids)s::uuid[], %(job_ids)s::uuid[], %(names)s::text[], %(kinds)s::run_kind[], %(keys)s::text[],
+                %(scheduled)s::timestamptz[], %(payloads)s::jsonb[], %(states)s::run_state[], %(reasons)s::text[],
+                %(serials)s::boolean[], %(priorities)s::int[], %(run_timeouts)s::int[], %(pending_timeouts)s::int[],
+                %(attempt_timeouts)s::int[])
+         AS n (run_id, job_id, name, kind, key, scheduled_at, payload, state, reason, serial, priority, run_timeout,
+               pending_timeout, attempt_timeout)
+    JOIN jobs j ON j.job_id = n.job_id
+    WHERE n.kind <> 'Slot' OR n.scheduled_at > j.last_slot_at
+    ON CONFLICT DO NOTHING
+    RETURNING run_id, state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM made HAVING count(*) > 0)
+SELECT run_id, state::text AS state FROM made;
+
+-- name: advance
+-- Moves the high-water mark in the transaction that made the runs; forwards only.
+UPDATE jobs
+SET last_slot_at = n.last_slot_at, next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at;
+
+-- name: show_fired
+UPDATE job_status
+SET last_scheduled_at = greatest(last_scheduled_at, n.scheduled_at), dirty_at = coalesce(dirty_at, %(now)s)
+FROM unnest(%(job_ids)s::uuid[], %(scheduled)s::timestamptz[]) AS n (job_id, scheduled_at)
+WHERE job_status.job_id = n.job_id;
+
+-- name: insert_skips
+INSERT INTO skips (job_id, owner, job_name, labels, first_at, last_at, count, reason, recorded_at)
+SELECT j.job_id, j.owner, j.name, j.labels, n.first_at, n.last_at, n.count, n.reason, %(now)s
+FROM unnest(%(job_ids)s::uuid[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::bigint[],
+            %(reasons)s::skip_reason[]) AS n (job_id, first_at, last_at, count, reason)
+JOIN jobs j ON j.job_id = n.job_id;
+
+-- name: park
+-- A job that cannot be evaluated stops alone; the sentence becomes its condition.
+WITH parked AS (
+    UPDATE jobs SET parked = %(sentence)s, next_slot_at = NULL, next_run_at = NULL
+    WHERE job_id = %(job_id)s
+    RETURNING job_id)
+UPDATE job_status SET dirty_at = %(now)s, urgent = true
+FROM parked WHERE job_status.job_id = parked.job_id;

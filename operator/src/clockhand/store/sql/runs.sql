@@ -1,0 +1,303 @@
+-- name: claim
+-- Queued runs of the held shards, best first in each shard: one index probe a shard. The token is random, so no two
+-- claims are ever alike, and every later write about the attempt names it.
+WITH candidates AS MATERIALIZED (
+    SELECT best.run_id
+    FROM unnest(%(shards)s::smallint[], %(generations)s::bigint[]) AS mine (shard, generation)
+    JOIN shard_leases USING (shard, generation)
+    CROSS JOIN LATERAL (
+        SELECT run_id FROM live_runs
+        WHERE live_runs.shard = mine.shard AND state = 'Queued'
+        ORDER BY queue_at
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) AS best
+    WHERE shard_leases.holder = %(replica)s
+    LIMIT %(limit)s),
+numbered AS MATERIALIZED (
+    SELECT run_id, (%(tokens)s::bigint[])[row_number() OVER ()] AS token FROM candidates),
+moved AS (
+    UPDATE live_runs r
+    SET state = 'Claimed', reason = NULL, message = NULL, attempt = r.attempt + 1, token = n.token,
+        fencing = (installation.epoch::bigint << 40) + nextval('claim_count'), claimed_at = %(now)s, started_at = NULL,
+        pod_uid = NULL, node = NULL, deadline_at = %(now)s + make_interval(secs => r.pending_timeout)
+    FROM numbered n, installation
+    WHERE r.run_id = n.run_id AND r.state = 'Queued'
+    RETURNING r.*),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id, job_id, owner, job_name, name, scheduled_at, shard, spec_id, attempt, token, fencing, payload,
+       payload IS NOT NULL AS own_payload, state::text AS state, pod_uid, claimed_at, stop_reason
+FROM moved;
+
+-- name: open_of_shards
+-- What a new holder goes through first: every attempt whose pod may exist. The keyset is the run id.
+SELECT run_id, job_id, owner, job_name, name, scheduled_at, shard, spec_id, attempt, token, fencing, payload,
+       payload IS NOT NULL AS own_payload, state::text AS state, pod_uid, claimed_at, stop_reason
+FROM live_runs
+WHERE shard = ANY(%(shards)s::smallint[]) AND state IN ('Claimed', 'Running', 'Stopping') AND run_id > %(after)s
+ORDER BY run_id
+LIMIT %(limit)s;
+
+-- name: templates
+SELECT spec_id, generation, template, coalesce(payload, 'null'::jsonb) AS payload, spec::text AS spec
+FROM job_specs WHERE spec_id = ANY(%(spec_ids)s);
+
+-- name: launched
+-- The API server has the attempt's pod. Lateness is measured to the first time this is stored.
+UPDATE live_runs r
+SET pod_uid = n.pod_uid, launched_at = coalesce(r.launched_at, n.launched_at)
+FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[], %(pod_uids)s::uuid[],
+            %(launched)s::timestamptz[]) AS n (run_id, token, generation, pod_uid, launched_at)
+WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
+  AND EXISTS (SELECT FROM shard_leases s
+              WHERE s.shard = r.shard AND s.generation = n.generation AND s.holder = %(replica)s)
+RETURNING r.run_id, extract(epoch FROM r.launched_at - r.scheduled_at)::float AS lateness,
+          r.attempt = 1 AS first;
+
+-- name: running
+WITH moved AS (
+    UPDATE live_runs r
+    SET state = 'Running', reason = NULL, message = NULL, started_at = %(now)s, pod_uid = n.pod_uid, node = n.node,
+        launched_at = coalesce(r.launched_at, %(now)s),
+        deadline_at = %(now)s + make_interval(secs => r.attempt_timeout)
+    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[], %(pod_uids)s::uuid[],
+                %(nodes)s::text[]) AS n (run_id, token, generation, pod_uid, node)
+    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed'
+      AND EXISTS (SELECT FROM shard_leases s
+                  WHERE s.shard = r.shard AND s.generation = n.generation AND s.holder = %(replica)s)
+    RETURNING r.run_id, r.state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id FROM moved;
+
+-- name: waiting_for_pod
+-- Why a Claimed run has not started, for people; not worth a change of its own row state.
+WITH moved AS (
+    UPDATE live_runs r SET reason = n.reason, message = n.message
+    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[], %(messages)s::text[])
+         AS n (run_id, token, reason, message)
+    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed'
+      AND (r.reason, r.message) IS DISTINCT FROM (n.reason, n.message)
+    RETURNING r.run_id, r.state)
+INSERT INTO run_changes (runs, states)
+SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0;
+
+-- name: extend_pending
+-- A gated pod waits on purpose: its time does not count.
+UPDATE live_runs r
+SET deadline_at = %(now)s + make_interval(secs => r.pending_timeout)
+FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[]) AS n (run_id, token)
+WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed';
+
+-- name: lock_open
+-- The runs whose attempts are about to end, locked in one order for everybody; a stale token finds nothing.
+SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attempt, r.failures, r.disruptions, r.token,
+       r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.run_deadline_at,
+       job_specs.spec::text AS spec, jobs.deleted_at IS NOT NULL AS job_is_deleted
+FROM live_runs r
+JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[]) AS n (run_id, token, generation)
+     ON r.run_id = n.run_id AND r.token = n.token
+JOIN job_specs ON job_specs.spec_id = r.spec_id
+JOIN jobs ON jobs.job_id = r.job_id
+WHERE r.state IN ('Claimed', 'Running', 'Stopping')
+  AND EXISTS (SELECT FROM shard_leases s
+              WHERE s.shard = r.shard AND s.generation = n.generation AND s.holder = %(replica)s)
+ORDER BY r.run_id
+FOR UPDATE OF r;
+
+-- name: finish
+-- Ends runs whose attempt is open: the row moves to history. One that history already has is reported, not fatal.
+WITH gone AS (
+    DELETE FROM live_runs r
+    USING unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(states)s::run_state[], %(reasons)s::text[],
+                 %(messages)s::text[], %(failures)s::int[], %(disruptions)s::int[])
+          AS n (run_id, token, state, reason, message, failures, disruptions)
+    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
+    RETURNING r.*, n.state AS new_state, n.reason AS new_reason, n.message AS new_message,
+              n.failures AS new_failures, n.disruptions AS new_disruptions),
+kept AS (
+    INSERT INTO run_history (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
+                             spec_id, payload, state, reason, message, attempt, failures, disruptions, claimed_at,
+                             launched_at, started_at, finished_at, pod_uid, node)
+    SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, payload,
+           new_state, new_reason, new_message, attempt, new_failures, new_disruptions, claimed_at, launched_at,
+           started_at, %(now)s, pod_uid, node
+    FROM gone
+    ON CONFLICT DO NOTHING
+    RETURNING run_id),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(new_state) FROM gone HAVING count(*) > 0),
+shown AS (
+    UPDATE job_status
+    SET last_success_at = greatest(last_success_at, ended.success_at),
+        consecutive_failures = CASE WHEN ended.success_at IS NOT NULL THEN 0
+                                    ELSE consecutive_failures + ended.deaths END,
+        dirty_at = coalesce(dirty_at, %(now)s)
+    FROM (SELECT job_id, max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
+                 count(*) FILTER (WHERE new_state = 'Dead') AS deaths
+          FROM gone GROUP BY job_id) AS ended
+    WHERE job_status.job_id = ended.job_id)
+SELECT gone.run_id, gone.job_id, gone.new_state::text AS state, kept.run_id IS NOT NULL AS kept
+FROM gone LEFT JOIN kept USING (run_id);
+
+-- name: retry
+WITH moved AS (
+    UPDATE live_runs r
+    SET state = 'Retrying', reason = n.reason, message = n.message, failures = n.failures, disruptions = n.disruptions,
+        ready_at = n.ready_at, token = NULL, stop_reason = NULL, deadline_at = NULL, pod_uid = NULL
+    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[], %(messages)s::text[],
+                %(failures)s::int[], %(disruptions)s::int[], %(ready)s::timestamptz[])
+         AS n (run_id, token, reason, message, failures, disruptions, ready_at)
+    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
+    RETURNING r.run_id, r.state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id FROM moved;
+
+-- name: hand_back
+-- Claimed, never launched, and this replica will not: somebody else shall. The attempt number is spent, nothing else.
+WITH moved AS (
+    UPDATE live_runs r
+    SET state = 'Queued', token = NULL, deadline_at = NULL, reason = NULL, message = NULL
+    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[]) AS n (run_id, token)
+    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed' AND r.pod_uid IS NULL
+    RETURNING r.run_id, r.state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id FROM moved;
+
+-- name: record_attempts
+INSERT INTO attempts (run_id, scheduled_at, attempt, claimed_at, started_at, ended_at, outcome, reason, exit_code,
+                      message, pod_name, node, log_tail)
+SELECT n.run_id, n.scheduled_at, n.attempt, n.claimed_at, n.started_at, %(now)s, n.outcome, n.reason, n.exit_code,
+       n.message, n.pod_name, n.node, n.log_tail
+FROM unnest(%(run_ids)s::uuid[], %(scheduled)s::timestamptz[], %(attempts)s::int[], %(claimed)s::timestamptz[],
+            %(started)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[], %(exit_codes)s::int[],
+            %(messages)s::text[], %(pod_names)s::text[], %(nodes)s::text[], %(log_tails)s::text[])
+     AS n (run_id, scheduled_at, attempt, claimed_at, started_at, outcome, reason, exit_code, message, pod_name, node,
+           log_tail)
+ON CONFLICT DO NOTHING;
+
+-- name: cancel_waiting
+-- Runs that hold no token: nothing has to be stopped first.
+WITH gone AS (
+    DELETE FROM live_runs
+    WHERE run_id = ANY (ARRAY(
+        SELECT run_id FROM live_runs
+        WHERE (job_id = ANY(%(job_ids)s::uuid[]) OR run_id = ANY(%(run_ids)s::uuid[]))
+          AND state IN ('Blocked', 'Queued', 'Retrying')
+        ORDER BY run_id FOR UPDATE))
+      AND state IN ('Blocked', 'Queued', 'Retrying')
+    RETURNING *),
+kept AS (
+    INSERT INTO run_history (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
+                             spec_id, payload, state, reason, message, attempt, failures, disruptions, claimed_at,
+                             launched_at, started_at, finished_at, pod_uid, node)
+    SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, payload,
+           %(state)s::run_state, %(reason)s, message, attempt, failures, disruptions, claimed_at, launched_at,
+           started_at, %(now)s, NULL, node
+    FROM gone
+    ON CONFLICT DO NOTHING
+    RETURNING run_id),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(%(state)s::run_state) FROM gone HAVING count(*) > 0),
+shown AS (
+    UPDATE job_status
+    SET dirty_at = coalesce(dirty_at, %(now)s),
+        consecutive_failures = consecutive_failures + CASE WHEN %(state)s = 'Dead' THEN 1 ELSE 0 END
+    WHERE job_id IN (SELECT job_id FROM gone))
+SELECT gone.run_id, gone.job_id, kept.run_id IS NOT NULL AS kept FROM gone LEFT JOIN kept USING (run_id);
+
+-- name: stop_open
+-- Asks attempts to stop. A Stopping run keeps its place until its pod is gone.
+WITH moved AS (
+    UPDATE live_runs r
+    SET state = 'Stopping', stop_reason = %(reason)s, reason = %(reason)s
+    WHERE r.run_id = ANY (ARRAY(
+        SELECT run_id FROM live_runs
+        WHERE (job_id = ANY(%(job_ids)s::uuid[]) OR run_id = ANY(%(run_ids)s::uuid[]))
+          AND state IN ('Claimed', 'Running')
+        ORDER BY run_id FOR UPDATE))
+      AND state IN ('Claimed', 'Running')
+    RETURNING r.run_id, r.state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id FROM moved;
+
+-- name: overdue
+-- Runs of the held shards past a deadline: of the attempt, or of the run as a whole.
+SELECT r.run_id, r.state::text AS state,
+       CASE WHEN r.run_deadline_at <= %(now)s THEN 'RunTimeout'
+            WHEN r.state = 'Claimed' THEN 'PendingTimeout'
+            ELSE 'AttemptTimeout' END AS reason
+FROM live_runs r
+WHERE r.shard = ANY(%(shards)s::smallint[])
+  AND ((r.state IN ('Claimed', 'Running') AND r.deadline_at <= %(now)s)
+       OR (r.state <> 'Stopping' AND r.run_deadline_at <= %(now)s))
+LIMIT %(limit)s;
+
+-- name: jobs_waiting
+-- Jobs of the held shards with a run that may be promotable; the keyset is the job id.
+SELECT DISTINCT job_id
+FROM live_runs
+WHERE shard = ANY(%(shards)s::smallint[]) AND job_id > %(after)s
+  AND (state = 'Blocked' OR (state = 'Retrying' AND ready_at <= %(now)s))
+ORDER BY job_id
+LIMIT %(limit)s;
+
+-- name: lock_specs_of_jobs
+SELECT jobs.job_id, job_specs.spec::text AS spec
+FROM jobs JOIN job_specs USING (spec_id)
+WHERE jobs.job_id = ANY(%(job_ids)s::uuid[])
+ORDER BY jobs.job_id
+FOR UPDATE OF jobs;
+
+-- name: promote
+WITH moved AS (
+    UPDATE live_runs r
+    SET state = 'Queued', reason = NULL, queue_at = %(now)s - r.priority * interval '10 seconds', ready_at = %(now)s
+    WHERE r.run_id = ANY(%(run_ids)s::uuid[]) AND r.state IN ('Blocked', 'Retrying')
+    RETURNING r.run_id, r.state),
+logged AS (
+    INSERT INTO run_changes (runs, states)
+    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
+SELECT run_id FROM moved;
+
+-- name: wake
+-- One look for all loops: what is due now, and when something will be. One index probe a shard and question.
+SELECT date_trunc('milliseconds', now()) AS now,
+       min(due.next_run_at) AS next_due,
+       coalesce(bool_or(queued.there), false) AS queued,
+       min(retrying.ready_at) AS next_retry,
+       coalesce(bool_or(blocked.there), false) AS blocked,
+       min(opened.deadline_at) AS next_deadline,
+       min(timed.run_deadline_at) AS next_run_deadline,
+       coalesce(bool_or(opened.stopping), false) AS stopping,
+       EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered
+FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
+                   ORDER BY next_run_at LIMIT 1) AS due ON true
+LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Queued'
+                   LIMIT 1) AS queued ON true
+LEFT JOIN LATERAL (SELECT ready_at FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Retrying'
+                   ORDER BY ready_at LIMIT 1) AS retrying ON true
+LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Blocked'
+                   LIMIT 1) AS blocked ON true
+LEFT JOIN LATERAL (SELECT min(deadline_at) AS deadline_at, bool_or(r.state = 'Stopping') AS stopping FROM live_runs r
+                   WHERE r.shard = mine.shard AND r.state IN ('Claimed', 'Running', 'Stopping')) AS opened ON true
+LEFT JOIN LATERAL (SELECT run_deadline_at FROM live_runs r WHERE r.shard = mine.shard AND run_deadline_at IS NOT NULL
+                   ORDER BY run_deadline_at LIMIT 1) AS timed ON true;
+
+-- name: still_open
+-- Of the given attempts, those whose outcome is not stored yet: their pods must stay.
+SELECT r.run_id, r.attempt
+FROM live_runs r
+JOIN unnest(%(run_ids)s::uuid[], %(attempts)s::int[]) AS n (run_id, attempt) USING (run_id, attempt)
+WHERE r.state IN ('Claimed', 'Running', 'Stopping');
