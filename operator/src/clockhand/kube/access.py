@@ -66,9 +66,7 @@ _TOKEN = msgspec.json.Decoder(_TokenReview)
 _ACCESS = msgspec.json.Decoder(_AccessReview)
 
 
-async def review_token(
-    client: clients.Client, token: str, audiences: collections.abc.Sequence[str]
-) -> User | None:
+async def review_token(client: clients.Client, token: str, audiences: collections.abc.Sequence[str]) -> User | None:
     """The token's user; None if it is not valid for one of these audiences (empty: the API server's own)."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",

@@ -83,9 +83,7 @@ async def set_ca_bundle(client: clients.Client, api_service: str, ca: bytes) -> 
     )
 
 
-async def _until_failure(
-    client: clients.Client, stall_seconds: float
-) -> collections.abc.AsyncGenerator[FrontProxy]:
+async def _until_failure(client: clients.Client, stall_seconds: float) -> collections.abc.AsyncGenerator[FrontProxy]:
     with contextlib.suppress(errors.ClockhandError, msgspec.MsgspecError):
         found = await _read(client)
         yield _front_proxy(found.data)

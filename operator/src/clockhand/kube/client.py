@@ -101,9 +101,7 @@ class Client:
         finally:
             response.close()
 
-    async def watch(
-        self, path: str, query: Query, patience: streams.Patience
-    ) -> collections.abc.AsyncGenerator[bytes]:
+    async def watch(self, path: str, query: Query, patience: streams.Patience) -> collections.abc.AsyncGenerator[bytes]:
         """The lines of a watch. Ends when the server ends it; raises `Stalled` on silence."""
         async with (
             self.stream(path, query=query) as response,

@@ -52,9 +52,7 @@ class Connection:
 class FileBearer:
     """A projected token: the kubelet replaces the file long before the token in it expires."""
 
-    def __init__(
-        self, path: pathlib.Path, *, clock: collections.abc.Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: pathlib.Path, *, clock: collections.abc.Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
         self._header = ""
@@ -114,9 +112,7 @@ def in_cluster(
     )
 
 
-async def from_kubeconfig(
-    path: str, *, context: str | None = None, allow_insecure: bool = False
-) -> Connection:
+async def from_kubeconfig(path: str, *, context: str | None = None, allow_insecure: bool = False) -> Connection:
     """The cluster and user of `path` (which may be a list of files, as `KUBECONFIG` is)."""
     from kubernetes.aio import client, config  # heavy, and not needed in a cluster
 
@@ -145,9 +141,7 @@ async def from_kubeconfig(
     )
 
 
-async def find(
-    kubeconfig: str | None, environment: collections.abc.Mapping[str, str] = os.environ
-) -> Connection:
+async def find(kubeconfig: str | None, environment: collections.abc.Mapping[str, str] = os.environ) -> Connection:
     """A given kubeconfig, else `KUBECONFIG`, else the cluster around us, else the user's own kubeconfig."""
     named = kubeconfig or environment.get("KUBECONFIG")
     if named:

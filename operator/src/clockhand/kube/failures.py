@@ -8,12 +8,14 @@ only in prose and causes, so the reading of them is kept here and nowhere else.
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
 
 from clockhand import errors
 
 _TEXT_LIMIT = 2000
+_UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 _DECIDED_BEFORE_STORING = ("failed calling webhook", "failed to call webhook")
 
 
@@ -94,6 +96,10 @@ class ApiConflict(errors.Conflict):
         return self.status.reason == "AlreadyExists"
 
 
+class ResourceMissing(errors.NotFound):
+    """404 for the kind of object, not for one object: its definition is not installed."""
+
+
 class Expired(errors.Conflict):
     """410: the resource version is too old; list again without one."""
 
@@ -103,7 +109,7 @@ class ApiInvalid(errors.InvalidInput):
 
     def __init__(self, status: Status) -> None:
         first = status.causes[0] if status.causes else Cause()
-        super().__init__(first.field, first.message or status.message)
+        super().__init__(first.field or _unknown_field(status.message), first.message or status.message)
         self.status = status
 
 
@@ -117,6 +123,12 @@ class Unsettled(errors.Uncertain):
 
 class Stalled(errors.Unavailable):
     """A watch has been silent for longer than a healthy server can be."""
+
+
+def _unknown_field(message: str) -> str:
+    """A misspelt field is named in the text alone."""
+    found = _UNKNOWN_FIELD.search(message)
+    return found[1] if found else ""
 
 
 STATUS = msgspec.json.Decoder(Status)
@@ -135,7 +147,7 @@ def translate(status: Status, *, write: bool, retry_after: float | None = None) 
     """The error for an unsuccessful answer; `write` says whether a 5xx leaves open what happened."""
     code = status.code
     if code == 404:
-        return errors.NotFound(status.message)
+        return _not_found(status)
     if code == 409:
         return ApiConflict(status)
     if code == 410:
@@ -146,6 +158,11 @@ def translate(status: Status, *, write: bool, retry_after: float | None = None) 
     if code in (400, 422):
         return ApiInvalid(status)
     return _overload(status, write, retry_after)
+
+
+def _not_found(status: Status) -> errors.NotFound:
+    named = status.details is not None and status.details.name
+    return errors.NotFound(status.message) if named else ResourceMissing(status.message)
 
 
 def _overload(status: Status, write: bool, retry_after: float | None) -> errors.ClockhandError:

@@ -140,9 +140,7 @@ class WriteGate:
 
     def back_off(self, started: float, retry_after: float | None) -> None:
         """Jitter spreads the replicas that were refused in the same instant."""
-        pause = (
-            None if retry_after is None else retry_after * (1 + self._settings.pause_jitter * self._draw())
-        )
+        pause = None if retry_after is None else retry_after * (1 + self._settings.pause_jitter * self._draw())
         self.flow.overloaded(self._clock(), started=started, pause=pause)
 
     async def _admit(self) -> float:

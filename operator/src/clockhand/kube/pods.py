@@ -132,9 +132,7 @@ class Pods:
     async def get(self, namespace: str, name: str) -> observed.Pod:
         return _POD.decode(await self._client.get(_path(namespace, name)))
 
-    async def delete(
-        self, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
-    ) -> Deletion:
+    async def delete(self, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None) -> Deletion:
         """Delete this very pod; one of the same name with another uid stays."""
         options: dict[str, object] = {
             "apiVersion": "v1",
@@ -189,9 +187,7 @@ class Pods:
             async for line in lines:
                 yield read_event(line, wants)
 
-    async def log_tail(
-        self, namespace: str, name: str, container: str, limit_bytes: int = LOG_LIMIT_BYTES
-    ) -> str:
+    async def log_tail(self, namespace: str, name: str, container: str, limit_bytes: int = LOG_LIMIT_BYTES) -> str:
         """The end of a container's log as clean text; empty where the container has never started."""
         query = {"container": container, "tailLines": str(_LOG_LINES)}
         try:
