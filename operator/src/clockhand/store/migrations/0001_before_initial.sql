@@ -97,7 +97,8 @@ CREATE TABLE job_status (
     conditions      jsonb NOT NULL DEFAULT '[]',
     dirty_at        timestamptz,
     urgent          boolean NOT NULL DEFAULT false,
-    written_at      timestamptz
+    written_at      timestamptz,
+    written_digest  bytea                        -- of what the object shows: a patch that changes nothing is not sent
 ) WITH (fillfactor = 70);
 CREATE INDEX job_status_dirty ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL;
 

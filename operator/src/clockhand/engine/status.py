@@ -1,0 +1,158 @@
+"""Writes what is known of a job into its object's status, seldom: an object's every write goes to etcd and to all watchers.
+
+Lossy by design. Changes coalesce, an object is written at most once in 30 s and a replica writes at most 20 a second;
+only a change of Ready is shown at once, within a wider limit of its own. What is lost when a process dies comes with
+the next change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import structlog
+
+from clockhand import errors
+from clockhand.domain import conditions, pods, sightings
+from clockhand.kube import objects
+from clockhand.store import database
+from clockhand.store import status as rows
+
+log = structlog.get_logger(__name__)
+
+PAUSE = timedelta(seconds=30)
+PER_SECOND = 20.0
+BATCH = 40
+URGENT_BATCH = 100
+_PATCHES_AT_ONCE = 8
+
+
+class Budget:
+    """A bucket of writes that fills at `per_second`; what it lends beyond its content is paid back first."""
+
+    def __init__(self, per_second: float, *, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._most = most
+        self._clock = clock
+        self._content = float(most)
+        self._at = clock()
+
+    def left(self) -> int:
+        """How many writes may be made now."""
+        now = self._clock()
+        self._content = min(self._most, self._content + (now - self._at) * self._per_second)
+        self._at = now
+        return max(0, int(self._content))
+
+    def spend(self, count: int) -> None:
+        """Takes out `count`; a debt is bounded, or a mass of urgent news would silence all other for long."""
+        self._content = max(float(-self._most), self._content - count)
+
+
+class StatusWriter:
+    """Writes the status of the jobs of this replica's shards."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        calls: objects.Objects,
+        *,
+        pause: timedelta = PAUSE,
+        budget: Budget | None = None,
+    ) -> None:
+        self._db = db
+        self._calls = calls
+        self._pause = pause
+        self._budget = budget or Budget(PER_SECOND, most=BATCH)
+
+    async def run_once(self, shards: Collection[int]) -> int:
+        """One batch: urgent news whatever the budget, other news within it. Returns how many objects were patched."""
+        if not shards:
+            return 0
+        left = self._budget.left()
+        async with self._db.transaction() as connection:
+            now = await database.now(connection)
+            due = await rows.dirty(
+                connection,
+                shards,
+                written_before=now - self._pause,
+                urgent_only=left == 0,
+                batch=max(left, URGENT_BATCH),
+            )
+        chosen = _within(due, left)
+        if not chosen:
+            return 0
+        gate = asyncio.Semaphore(_PATCHES_AT_ONCE)
+        outcomes = await asyncio.gather(*(self._write(one, gate) for one in chosen))
+        return await self._keep(chosen, outcomes)
+
+    async def _keep(self, chosen: Sequence[rows.Dirty], outcomes: Sequence[rows.Written | None]) -> int:
+        done = [outcome for outcome in outcomes if outcome is not None]
+        later = [one.job_id for one, outcome in zip(chosen, outcomes, strict=True) if outcome is None]
+        patched = sum(outcome.patched for outcome in done)
+        self._budget.spend(patched)
+        async with self._db.transaction() as connection:
+            now = await database.now(connection)
+            if done:
+                await rows.written(connection, done, now=now)
+            if later:
+                await rows.postponed(connection, later, now=now)
+        return patched
+
+    async def _write(self, one: rows.Dirty, gate: asyncio.Semaphore) -> rows.Written | None:
+        """Patches one object if it shows something else; None where it must be tried again later."""
+        if one.deleted_at is not None:
+            return rows.Written(one.job_id, one.version, one.written_digest, patched=False)
+        status = status_of(one)
+        digest = hashlib.sha256(msgspec.json.encode(status)).digest()[:16]
+        if digest == one.written_digest:
+            return rows.Written(one.job_id, one.version, digest, patched=False)
+        try:
+            async with gate:
+                await self._calls.patch_status(
+                    one.owner.removeprefix("k8s/"), one.name, status, uid=str(one.job_id)
+                )
+        except errors.NotFound:
+            # the mirror will hear of it; there is nothing to show it on
+            return rows.Written(one.job_id, one.version, None, patched=False)
+        except errors.ClockhandError as error:
+            log.info("status_postponed", owner=one.owner, job=one.name, error=str(error))
+            return None
+        return rows.Written(one.job_id, one.version, digest, patched=True)
+
+
+def _within(due: Sequence[rows.Dirty], left: int) -> Sequence[rows.Dirty]:
+    urgent = [one for one in due if one.urgent]
+    usual = [one for one in due if not one.urgent]
+    return (*urgent, *usual[: max(0, left - len(urgent))])
+
+
+def status_of(one: rows.Dirty) -> dict[str, Any]:
+    """The status to show. A field without a value is null, which takes it off the object."""
+    return {
+        "nextRunTime": _text(one.next_slot_at),
+        "lastScheduledTime": _text(one.last_scheduled_at),
+        "lastSuccessfulTime": _text(one.last_success_at),
+        "active": one.live,
+        "consecutiveFailures": one.consecutive_failures,
+        "observedGeneration": one.generation,
+        "conditions": _conditions(one),
+    }
+
+
+def _conditions(one: rows.Dirty) -> Sequence[Any]:
+    """As stored, except that a job which the engine had to stop says so."""
+    if one.parked is None or conditions.status_of(one.conditions, conditions.READY) == conditions.FALSE:
+        return one.conditions
+    stopped = sightings.not_ready(sightings.Fault("CannotEvaluate", one.parked))
+    others = [condition for condition in one.conditions if condition["type"] != conditions.READY]
+    return [*others, {**msgspec.structs.asdict(stopped), "observedGeneration": one.generation}]
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else pods.instant_text(instant)
