@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -64,26 +65,13 @@ def job(
     }
 
 
-def run(name: str, job_name: str, **spec: Any) -> Object:
-    """A manual run."""
-    return {
-        "apiVersion": "runs.clockhand.dev/v1alpha1",
-        "kind": "Run",
-        "metadata": {"name": name},
-        "spec": {"job": job_name, **spec},
-    }
-
-
 def role(name: str, *rules: tuple[str, str, list[str]]) -> Object:
     """A Role from (API group, resource, verbs)."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [group], "resources": [resource], "verbs": verbs}
-            for group, resource, verbs in rules
-        ],
+        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": verbs} for group, resource, verbs in rules],
     }
 
 
@@ -102,3 +90,8 @@ def condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """One condition of an object's status, empty where it is absent."""
     conditions = thing.get("status", {}).get("conditions", [])
     return next((one for one in conditions if one["type"] == kind), {})
+
+
+def text(thing: object) -> str:
+    """An object or a patch as kubectl reads it."""
+    return json.dumps(thing)

@@ -1,0 +1,73 @@
+"""One installation a test session, on the cluster of KUBECONFIG.
+
+With CLOCKHAND_E2E=light the same tests run on a control plane with fake nodes and the product as local
+processes; those marked `kind` need containers that really run, and are skipped there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import installation as installations
+from tests.support.kubectl import Kubectl
+
+LIGHT = os.environ.get("CLOCKHAND_E2E") == "light"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "outage: takes parts of the installation away; runs after all others")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("outage") is not None)
+    if LIGHT:
+        for item in items:
+            if item.get_closest_marker("kind"):
+                item.add_marker(pytest.mark.skip(reason="fake nodes run no containers"))
+
+
+@pytest.fixture(scope="session")
+def installation() -> Iterator[installations.Installation]:
+    if LIGHT:
+        with installations.on_light_cluster() as processes:
+            yield processes
+        return
+    kubeconfig = os.environ.get("KUBECONFIG", "")
+    if not Path(kubeconfig).is_file():
+        pytest.fail("KUBECONFIG names no file: `make cluster-up` brings up a cluster and says how to use it")
+    manifests = installations.Manifests(Path(kubeconfig))
+    manifests.install()
+    yield manifests
+
+
+@pytest.fixture(scope="session")
+def admin(installation: installations.Installation) -> Kubectl:
+    """kubectl of the cluster's administrator."""
+    return installation.kubectl
+
+
+@pytest.fixture(scope="session")
+def new_namespace(admin: Kubectl) -> Iterator[Callable[..., Kubectl]]:
+    """Makes namespaces that nobody else uses; all are deleted at the end."""
+    tail = secrets.token_hex(2)
+    made: list[str] = []
+
+    def make(stem: str, *, labels: dict[str, str] | None = None) -> Kubectl:
+        name = f"{stem}-{tail}"
+        made.append(name)
+        return admin.create_namespace(name, labels=labels)
+
+    yield make
+    if made:
+        admin.call("delete", "namespace", "--wait=false", "--ignore-not-found", *made)
+
+
+@pytest.fixture(scope="module")
+def here(request: pytest.FixtureRequest, new_namespace: Callable[..., Kubectl]) -> Kubectl:
+    """A namespace of this module's own."""
+    stem = Path(str(request.node.path)).stem.removeprefix("test_").replace("_", "-")
+    return new_namespace(f"e2e-{stem}")
