@@ -69,8 +69,9 @@ class Manifests:
             self._own.run("delete", "job", "clockhand-migrate", "--ignore-not-found")
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
         self.kubectl.run("wait", "--for=condition=Established", "crd/scheduledjobs.clockhand.dev")
-        self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
+        self.kubectl.run("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
         self.kubectl.run("apply", "-k", str(ROOT / "deploy" / "demo-postgres"))
+        self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
         if before:  # the image may have changed under the same tag
             self._own.run("rollout", "restart", "deployment/clockhand-operator", "deployment/clockhand-runs")
         self._wait_until_it_stands()

@@ -48,11 +48,11 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Kubectl:
-    """One cluster, seen as one user (None: whom the kubeconfig names) from one namespace."""
+    """One cluster, seen as one user (empty: whom the kubeconfig names) from one namespace (empty: its own)."""
 
     kubeconfig: Path
-    namespace: str = "default"
-    user: str | None = None
+    namespace: str = ""
+    user: str = ""
     groups: tuple[str, ...] = ()
 
     def within(self, namespace: str) -> Kubectl:
@@ -95,9 +95,9 @@ class Kubectl:
         return Answer(words, done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
     def command(self, *arguments: str) -> list[str]:
-        identity = [f"--as={self.user}"] if self.user else []
-        identity += [f"--as-group={group}" for group in self.groups]
-        common = [f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *identity]
+        options = {"kubeconfig": str(self.kubeconfig), "namespace": self.namespace, "as": self.user}
+        common = [f"--{option}={value}" for option, value in options.items() if value]
+        common += [f"--as-group={group}" for group in self.groups]
         return [program(), *common, *arguments]
 
     def get(self, *arguments: str) -> Any:
