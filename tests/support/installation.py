@@ -105,9 +105,7 @@ class Manifests:
     def _wait_until_it_stands(self) -> None:
         job = self._own.find("job", "clockhand-migrate")
         if job:
-            self._own.run(
-                "wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=300s", seconds=310
-            )
+            self._own.run("wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=300s", seconds=310)
         for name in ("clockhand-operator", "clockhand-runs"):
             self._rolled_out(name)
         wait_until_served(self.kubectl)
@@ -287,9 +285,7 @@ def on_light_cluster() -> Iterator[Processes]:
 
 def wait_until_served(kubectl: Kubectl) -> None:
     """Until the API server says that the runs API answers."""
-    kubectl.run(
-        "wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", "--timeout=120s", seconds=130
-    )
+    kubectl.run("wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", "--timeout=120s", seconds=130)
     # kubectl learns of resources from discovery, which the API server reads again once a minute
     wait_for("runs in discovery", lambda: kubectl.call("get", "runs").code == 0)
 
