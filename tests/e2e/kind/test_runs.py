@@ -81,7 +81,7 @@ def test_runs_are_selected_by_label(here: Kubectl, plain: str, dead: runs.Run) -
     blue = runs.names(here.items("runs", "-l", "team=blue"))
     assert "plain-done" in blue
     assert "fails-now" not in blue
-    assert runs.names(here.items("runs", "-l", "team notin (blue, green)")) == ["fails-now"]
+    assert runs.names(here.items("runs", "-l", "team,team notin (blue, green)")) == ["fails-now"]
 
 
 def test_runs_are_selected_by_state(here: Kubectl, plain: str, dead: runs.Run) -> None:

@@ -29,5 +29,5 @@ def test_each_minute_of_the_session_has_its_run_or_says_why_not(fleet: Kubectl) 
 
 def slots_of(skip: runs.Run) -> list[datetime]:
     """The slots that one entry stands for."""
-    first, last = runs.instant(skip["status"]["firstSkipped"]), runs.instant(skip["status"]["lastSkipped"])
+    first, last = runs.instant(skip["status"]["firstSkippedTime"]), runs.scheduled_at(skip)
     return [first + MINUTE * number for number in range(int((last - first) / MINUTE) + 1)]
