@@ -1,0 +1,144 @@
+"""From a row to a `Run` object, as a whole or as metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from clockhand.api.runs import group, selection
+from clockhand.domain import pods, states
+from clockhand.store import listing
+
+Json = dict[str, Any]
+_COMPLETE = frozenset({states.RunState.SUCCEEDED.value})
+_FAILED = frozenset({states.RunState.DEAD.value, states.RunState.CANCELLED.value, states.RunState.UNKNOWN.value})
+
+
+def run_object(run: listing.Run, version: int) -> Json:
+    """The object as lists and watches carry it."""
+    return {
+        "apiVersion": group.API_VERSION,
+        "kind": group.KIND,
+        "metadata": metadata(run, version),
+        "spec": {"job": run.job_name, "kind": run.kind, "scheduledTime": instant(run.scheduled_at)},
+        "status": _status(run),
+    }
+
+
+def detailed(run: listing.Run, version: int, *, payload: Any, attempts: Sequence[Any]) -> Json:
+    """The object as a single GET carries it: with what lists leave out."""
+    whole = run_object(run, version)
+    if payload is not None:
+        whole["spec"]["payload"] = payload
+    if attempts:
+        whole["status"]["attempts"] = [_attempt(row) for row in attempts]
+    return whole
+
+
+def metadata_object(run: listing.Run, version: int, *, api: str = "v1") -> Json:
+    """A PartialObjectMetadata."""
+    return {
+        "apiVersion": f"meta.k8s.io/{api}",
+        "kind": "PartialObjectMetadata",
+        "metadata": metadata(run, version),
+    }
+
+
+def metadata(run: listing.Run, version: int) -> Json:
+    return {
+        "name": run.name,
+        "namespace": group.namespace_of(run.owner),
+        "uid": str(run.run_id),
+        "resourceVersion": str(version),
+        "creationTimestamp": seconds(run.created_at),
+        "labels": selection.shown_labels(run),
+    }
+
+
+def pod_name(run: listing.Run) -> str | None:
+    """The newest attempt's pod; None before the first claim."""
+    return pods.pod_name(run.job_name, run.run_id, run.attempt) if run.attempt > 0 else None
+
+
+def lateness(run: listing.Run) -> float | None:
+    """Seconds from the scheduled instant to the acceptance of the first attempt's pod."""
+    if run.launched_at is None:
+        return None
+    return max(0.0, (run.launched_at - run.scheduled_at).total_seconds())
+
+
+def instant(value: datetime) -> str:
+    """RFC 3339 in UTC, with milliseconds where there are any."""
+    utc = value.astimezone(UTC)
+    text = utc.isoformat(timespec="milliseconds" if utc.microsecond >= 1000 else "seconds")
+    return text.replace("+00:00", "Z")
+
+
+def seconds(value: datetime) -> str:
+    """RFC 3339 in whole seconds: what metav1.Time can hold."""
+    return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _status(run: listing.Run) -> Json:
+    late = lateness(run)
+    values: Mapping[str, Any] = {
+        "state": run.state,
+        "reason": run.reason,
+        "message": run.message,
+        "attempt": run.attempt,
+        "failures": run.failures,
+        "disruptions": run.disruptions,
+        "claimedTime": _maybe(run.claimed_at),
+        "launchedTime": _maybe(run.launched_at),
+        "startTime": _maybe(run.started_at),
+        "completionTime": None if run.state == listing.SKIPPED else _maybe(run.finished_at),
+        "latenessSeconds": None if late is None else round(late, 3),
+        "podName": pod_name(run),
+        "node": run.node,
+        "firstSkippedTime": _maybe(run.first_at),
+        "count": run.count,
+        "conditions": _conditions(run) or None,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _conditions(run: listing.Run) -> list[Json]:
+    if run.finished_at is None or run.state == listing.SKIPPED:
+        return []
+    return [
+        _condition(run, "Complete", run.state in _COMPLETE),
+        _condition(run, "Failed", run.state in _FAILED),
+    ]
+
+
+def _condition(run: listing.Run, kind: str, holds: bool) -> Json:
+    assert run.finished_at is not None
+    return {
+        "type": kind,
+        "status": "True" if holds else "False",
+        "lastTransitionTime": seconds(run.finished_at),
+        "reason": run.reason or run.state,
+        "message": run.message or "",
+    }
+
+
+def _attempt(row: Any) -> Json:
+    values = {
+        "attempt": row.attempt,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "message": row.message,
+        "exitCode": row.exit_code,
+        "podName": row.pod_name,
+        "node": row.node,
+        "claimedTime": instant(row.claimed_at),
+        "startTime": _maybe(row.started_at),
+        "endTime": instant(row.ended_at),
+        "logged": row.logged,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _maybe(value: datetime | None) -> str | None:
+    return None if value is None else instant(value)

@@ -1,0 +1,115 @@
+"""Runs as rows for people: the server renders the cells, so that every kubectl shows the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from clockhand.api.runs import negotiate, objects
+from clockhand.store import listing
+
+Json = dict[str, Any]
+_WIDE = 1
+_COLUMNS: Sequence[tuple[str, str, str, int]] = (
+    ("Name", "string", "The run: its job and its scheduled instant.", 0),
+    ("Job", "string", "The ScheduledJob that it belongs to.", 0),
+    ("State", "string", "Where it is in its life.", 0),
+    ("Attempt", "integer", "How many attempts have been claimed.", 0),
+    ("Scheduled", "string", "The instant for which it is due.", 0),
+    ("Lateness", "string", "From that instant to the acceptance of the first pod.", 0),
+    ("Duration", "string", "How long the newest attempt ran or has been running.", 0),
+    ("Age", "string", "How long ago the run was made.", 0),
+    ("Worker", "string", "The newest attempt's pod and its node.", _WIDE),
+    ("Reason", "string", "Why it is in this state.", _WIDE),
+)
+COLUMN_DEFINITIONS: Sequence[Json] = [
+    {"name": name, "type": kind, "format": "name" if name == "Name" else "", "description": text, "priority": priority}
+    for name, kind, text, priority in _COLUMNS
+]
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def table(
+    runs: Sequence[listing.Run], shape: negotiate.Shape, *, version: int, now: datetime, columns: bool = True
+) -> Json:
+    """A Table; its `metadata` is the caller's to fill."""
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{shape.version}",
+        "metadata": {"resourceVersion": str(version)},
+        "columnDefinitions": COLUMN_DEFINITIONS if columns else None,
+        "rows": [_row(run, shape, version=version, now=now) for run in runs],
+    }
+
+
+def _row(run: listing.Run, shape: negotiate.Shape, *, version: int, now: datetime) -> Json:
+    row: Json = {"cells": cells(run, now)}
+    if shape.include is negotiate.Include.METADATA:
+        row["object"] = objects.metadata_object(run, version, api=shape.version)
+    elif shape.include is negotiate.Include.OBJECT:
+        row["object"] = objects.run_object(run, version)
+    return row
+
+
+def cells(run: listing.Run, now: datetime) -> list[Any]:
+    """In the order of the columns."""
+    late = objects.lateness(run)
+    return [
+        run.name,
+        run.job_name,
+        run.state,
+        run.attempt,
+        objects.instant(run.scheduled_at),
+        "" if late is None else short(timedelta(seconds=late)),
+        _duration(run, now),
+        human(now - run.created_at),
+        _worker(run),
+        _reason(run),
+    ]
+
+
+def _duration(run: listing.Run, now: datetime) -> str:
+    if run.started_at is None or run.state == "Retrying":
+        return ""
+    return short((run.finished_at or now) - run.started_at)
+
+
+def _worker(run: listing.Run) -> str:
+    pod = objects.pod_name(run)
+    if pod is None:
+        return ""
+    return f"{pod}/{run.node}" if run.node else pod
+
+
+def _reason(run: listing.Run) -> str:
+    if run.count is None:
+        return run.reason or ""
+    return f"{run.reason} ({run.count} slot{'s' if run.count > 1 else ''})"
+
+
+def short(span: timedelta) -> str:
+    """Tenths below ten seconds, then as kubectl writes ages."""
+    whole = max(0.0, span.total_seconds())
+    return f"{whole:.1f}s" if whole < 9.95 else human(span)
+
+
+def human(span: timedelta) -> str:
+    """A span as kubectl writes ages: two units at most, and the second one only while it tells something."""
+    whole = max(0, int(span.total_seconds()))
+    minutes, hours, days = whole // _MINUTE, whole // _HOUR, whole // _DAY
+    steps = (
+        (whole < 2 * _MINUTE, f"{whole}s"),
+        (minutes < 10, _two(minutes, "m", whole % _MINUTE, "s")),
+        (minutes < 180, f"{minutes}m"),
+        (hours < 8, _two(hours, "h", minutes % 60, "m")),
+        (hours < 48, f"{hours}h"),
+        (days < 8, _two(days, "d", hours % 24, "h")),
+        (days < 730, f"{days}d"),
+        (days < 8 * 365, _two(days // 365, "y", days % 365, "d")),
+    )
+    return next((text for fits, text in steps if fits), f"{days // 365}y")
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"

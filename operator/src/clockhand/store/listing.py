@@ -1,0 +1,294 @@
+"""Lists of runs for people: live ones, ended ones and slots that did not run, a page at a time and without payloads.
+
+A run id begins with its scheduled instant, so ids are the order of a list and its cursor. Every page walks one index
+downwards from the cursor and looks at a bounded number of rows, however few of them the selectors let through.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from psycopg.types import json as json_types
+
+from clockhand.domain import ids, names, states
+from clockhand.store import database
+
+SKIPPED = "Skipped"
+SCAN_ROWS = 5_000
+TOP = names.lowest(datetime(9999, 12, 31, tzinfo=UTC))
+_SECOND = timedelta(seconds=1)
+_MILLISECOND = timedelta(milliseconds=1)
+_OVER = frozenset(str(state) for state in states.OVER)
+_ALL = frozenset(str(state) for state in states.RunState)
+_STABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as lists show it, or (state Skipped) slots that did not run."""
+
+    run_id: uuid.UUID
+    owner: str
+    job_name: str
+    name: str
+    labels: Mapping[str, str]
+    kind: str
+    scheduled_at: datetime
+    created_at: datetime
+    state: str
+    reason: str | None = None
+    message: str | None = None
+    attempt: int = 0
+    failures: int = 0
+    disruptions: int = 0
+    claimed_at: datetime | None = None
+    launched_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    node: str | None = None
+    first_at: datetime | None = None
+    count: int | None = None
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """What SQL can sift by; label sets are as in a selector."""
+
+    owner: str | None = None
+    job: str | None = None
+    states: frozenset[str]
+    equal: Mapping[str, str] = {}
+    present: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    within: Mapping[str, Sequence[str]] = {}
+    outside: Mapping[str, Sequence[str]] = {}
+
+    @property
+    def sifts(self) -> bool:
+        """Whether a row that was looked at may be left out."""
+        labels = self.equal or self.present or self.absent or self.within or self.outside
+        return bool(labels) or self.job is not None or not self.states >= _ALL
+
+    @property
+    def unwell(self) -> bool:
+        """Whether only states are wanted that have an index of their own."""
+        ended = self.states & _OVER
+        return "Succeeded" not in ended and bool(ended)
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Scheduled instants from `oldest` to `newest`, both included; ended runs only if they ended by `asof`."""
+
+    oldest: datetime
+    newest: datetime
+    asof: datetime
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one look gave: the runs, and the id from which the next one goes on (None: that was the end)."""
+
+    runs: Sequence[Run]
+    edge: uuid.UUID | None
+
+
+async def hold_still(connection: database.Connection) -> None:
+    """First in a transaction: every statement sees the same moment, so a run that ends meanwhile is seen once."""
+    await connection.execute(_STABLE)
+
+
+async def job_ids(connection: database.Connection, *, owner: str, name: str) -> Sequence[uuid.UUID]:
+    """The jobs that have or had this name, as far as their rows are kept."""
+    rows = await database.fetch(connection, "listing.job_ids", {"owner": owner, "name": name})
+    return [row.job_id for row in rows]
+
+
+async def live(
+    connection: database.Connection,
+    sift: Filter,
+    span: Span,
+    *,
+    jobs: Sequence[uuid.UUID],
+    before: uuid.UUID,
+    take: int,
+) -> Step:
+    """The next runs that are not over, newest first."""
+    wanted = sift.states - _OVER - {SKIPPED}
+    if not wanted:
+        return Step((), None)
+    name = "live_by_job" if jobs else "live_by_owner" if sift.owner else "live_by_time"
+    return await _look(connection, name, _parameters(sift, span, jobs, before, take) | {"states": sorted(wanted)})
+
+
+async def history(
+    connection: database.Connection,
+    sift: Filter,
+    span: Span,
+    *,
+    jobs: Sequence[uuid.UUID],
+    before: uuid.UUID,
+    take: int,
+) -> Step:
+    """The next runs that are over, newest first."""
+    wanted = sift.states & _OVER
+    if not wanted:
+        return Step((), None)
+    driver = "by_job" if jobs else "by_state" if sift.unwell else "by_owner" if sift.owner else "by_time"
+    parameters = _parameters(sift, span, jobs, before, take) | {"states": sorted(wanted)}
+    return await _look(connection, f"history_{driver}", parameters)
+
+
+async def skips(
+    connection: database.Connection,
+    sift: Filter,
+    span: Span,
+    *,
+    jobs: Sequence[uuid.UUID],
+    before: uuid.UUID,
+    take: int,
+) -> Step:
+    """The next slots that did not run, newest first. The caller sifts them by labels and job."""
+    if SKIPPED not in sift.states:
+        return Step((), None)
+    driver = "by_job" if jobs else "by_owner" if sift.owner else "by_time"
+    parameters = {
+        "before_at": min(ids.scheduled_at_of(before), span.newest + _MILLISECOND),
+        "before_id": names.skip_id_of(before),
+        "oldest": span.oldest,
+        "newest": span.newest,
+        "owner": sift.owner,
+        "jobs": list(jobs),
+        "scan": take,
+    }
+    found = [_skip(row) for row in await database.fetch(connection, f"listing.skips_{driver}", parameters)]
+    return Step(found, found[-1].run_id if found else None)
+
+
+async def by_name(connection: database.Connection, *, owner: str, name: str) -> Run | None:
+    """The run, or the row about skipped slots, that this owner has under `name`."""
+    parsed = names.parse(name)
+    if parsed is None:
+        return _first(await database.fetch(connection, "listing.named", {"owner": owner, "name": name}))
+    if parsed.skip_id is not None:
+        bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
+        parameters = {"skip_id": parsed.skip_id, "owner": owner, **bounds}
+        rows = await database.fetch(connection, "listing.skip_named", parameters)
+        found = [run for run in map(_skip, rows) if run.name == name]
+        return found[0] if found else None
+    return await _slot(connection, owner, name, parsed) or _first(
+        await database.fetch(connection, "listing.named", {"owner": owner, "name": name})
+    )
+
+
+async def by_ids(connection: database.Connection, run_ids: Sequence[uuid.UUID]) -> Sequence[Run]:
+    """What these runs look like now; one that is gone is left out."""
+    parameters = {"runs": list(run_ids), "instants": [ids.scheduled_at_of(run_id) for run_id in run_ids]}
+    return [_run(row) for row in await database.fetch(connection, "listing.by_ids", parameters)]
+
+
+async def payload(connection: database.Connection, run_id: uuid.UUID) -> Any:
+    """The run's payload; None where there is none."""
+    row = await database.fetch_one(connection, "listing.payload", _key(run_id))
+    return row.payload if row else None
+
+
+async def attempts(connection: database.Connection, run_id: uuid.UUID) -> Sequence[Any]:
+    """The attempts that did not end well, newest first."""
+    return await database.fetch(connection, "listing.attempts", _key(run_id))
+
+
+async def log_tail(connection: database.Connection, run_id: uuid.UUID, attempt: int | None) -> str | None:
+    """The stored end of the log of `attempt`, or of the newest attempt that has one."""
+    row = await database.fetch_one(connection, "listing.log_tail", {**_key(run_id), "attempt": attempt})
+    return row.log_tail if row else None
+
+
+async def _slot(connection: database.Connection, owner: str, name: str, parsed: names.SlotName) -> Run | None:
+    bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
+    jobs = await job_ids(connection, owner=owner, name=parsed.job_name)
+    if jobs:
+        rows = await database.fetch(connection, "listing.slot_of_jobs", {"jobs": jobs, **bounds})
+        return _first([row for row in rows if row.name == name])
+    keys = {"floor": names.lowest(parsed.instant), "before": names.lowest(parsed.instant + _SECOND)}
+    parameters = {"owner": owner, "name": name, **bounds, **keys}
+    return _first(await database.fetch(connection, "listing.slot_of_owner", parameters))
+
+
+async def _look(connection: database.Connection, name: str, parameters: Mapping[str, Any]) -> Step:
+    rows = await database.fetch(connection, f"listing.{name}", parameters)
+    found = [_run(row) for row in rows if row.run_id is not None]
+    if not rows:
+        return Step((), None)
+    # a full answer may have stopped before the edge of what was looked at
+    return Step(found, found[-1].run_id if len(found) == parameters["take"] else rows[0].edge)
+
+
+def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uuid.UUID, take: int) -> dict[str, Any]:
+    return {
+        "owner": sift.owner,
+        "job": sift.job,
+        "jobs": list(jobs),
+        "equal": json_types.Jsonb(dict(sift.equal)),
+        "present": list(sift.present),
+        "absent": list(sift.absent),
+        "within": json_types.Jsonb({key: list(values) for key, values in sift.within.items()}),
+        "outside": json_types.Jsonb({key: list(values) for key, values in sift.outside.items()}),
+        "before": before,
+        "floor": names.lowest(span.oldest),
+        "oldest": span.oldest,
+        "newest": span.newest,
+        "asof": span.asof,
+        "scan": SCAN_ROWS if sift.sifts else take,
+        "take": take,
+    }
+
+
+def _key(run_id: uuid.UUID) -> dict[str, Any]:
+    return {"run_id": run_id, "scheduled_at": ids.scheduled_at_of(run_id)}
+
+
+def _first(rows: Sequence[Any]) -> Run | None:
+    return _run(rows[0]) if rows else None
+
+
+def _run(row: Any) -> Run:
+    return Run(
+        run_id=row.run_id,
+        owner=row.owner,
+        job_name=row.job_name,
+        name=row.name,
+        labels=row.labels or {},
+        kind=row.kind,
+        scheduled_at=row.scheduled_at,
+        created_at=row.created_at,
+        state=row.state,
+        reason=row.reason,
+        message=row.message,
+        attempt=row.attempt,
+        failures=row.failures,
+        disruptions=row.disruptions,
+        claimed_at=row.claimed_at,
+        launched_at=row.launched_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        node=row.node,
+    )
+
+
+def _skip(row: Any) -> Run:
+    return Run(
+        run_id=names.skip_uuid(row.last_at, row.skip_id),
+        owner=row.owner,
+        job_name=row.job_name,
+        name=names.of_skip(row.job_name, row.last_at, row.skip_id),
+        labels=row.labels or {},
+        kind=str(states.RunKind.SLOT),
+        scheduled_at=row.last_at,
+        created_at=row.recorded_at,
+        state=SKIPPED,
+        reason=row.reason,
+        finished_at=row.recorded_at,
+        first_at=row.first_at,
+        count=row.count,
+    )
