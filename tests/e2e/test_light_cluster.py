@@ -71,9 +71,7 @@ def terminated(status: dict[str, Any]) -> tuple[str, int, str]:
         ("evict", ("Failed", 137, "Error")),
     ],
 )
-def test_pod_ends_as_annotated(
-    cluster: light.LightCluster, outcome: str, expected: tuple[str, int, str]
-) -> None:
+def test_pod_ends_as_annotated(cluster: light.LightCluster, outcome: str, expected: tuple[str, int, str]) -> None:
     name = f"one-{outcome.replace(':', '-')}-1"
     cluster.api.call("POST", PODS, pod(name, outcome=outcome))
     assert terminated(ended(cluster.api, name)) == expected
@@ -124,9 +122,7 @@ def test_apiserver_keeps_its_data_over_kill_and_pause(cluster: light.LightCluste
     assert cluster.api.answers(f"{PODS}/kept-1")
     cluster.pause_apiserver()
     try:
-        with socket.create_connection(
-            ("127.0.0.1", int(cluster.url.rpartition(":")[2])), timeout=5
-        ) as silent:
+        with socket.create_connection(("127.0.0.1", int(cluster.url.rpartition(":")[2])), timeout=5) as silent:
             silent.settimeout(0.5)
             silent.sendall(b"GET / HTTP/1.1\r\n\r\n")
             with pytest.raises(TimeoutError):

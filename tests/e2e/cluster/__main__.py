@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.cluster import binaries, steps
+from tests.e2e.cluster import binaries, engine, images, kind_cluster, node_image, steps
 from tests.support import light
 
 
@@ -21,6 +21,29 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def up(options: argparse.Namespace) -> int:
+    engine.start()
+    stock = options.stock or (not engine.is_ours() and node_image.registry_answers())
+    binaries.ensure(binaries.KIND_TOOLS)
+    if not kind_cluster.exists():
+        kind_cluster.create(node_image.pull_stock() if stock else node_image.build(), stock=stock)
+    if options.images:
+        images.build_all(offline=not stock)
+        kind_cluster.load(images.TAGS)
+    print(f"export KUBECONFIG={kind_cluster.kubeconfig()}")
+    print(f"export PATH={binaries.path('kubectl').parent}:$PATH")
+    return 0
+
+
+def down(options: argparse.Namespace) -> int:
+    if engine.answers():
+        binaries.ensure(("kind",))
+        kind_cluster.delete()
+    if not options.keep_engine:
+        engine.stop()
+    return 0
 
 
 def light_up(options: argparse.Namespace) -> int:
@@ -52,18 +75,21 @@ def build(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tests.e2e.cluster", description=__doc__)
     commands = parser.add_subparsers(required=True)
+    creator = commands.add_parser("up")
+    creator.set_defaults(command=up)
+    creator.add_argument("--stock", action="store_true", help="insist on kind's stock node image: pull it")
+    creator.add_argument("--no-images", dest="images", action="store_false", help="the cluster alone")
+    remover = commands.add_parser("down")
+    remover.set_defaults(command=down)
+    remover.add_argument("--keep-engine", action="store_true", help="leave the engine that `up` started running")
     for name, command in (("light-up", light_up), ("light-down", light_down)):
         light_command = commands.add_parser(name)
         light_command.set_defaults(command=command)
         default = binaries.cache_root() / "light"
-        light_command.add_argument(
-            "--directory", type=_absolute, default=default, help=f"state; default {default}"
-        )
+        light_command.add_argument("--directory", type=_absolute, default=default, help=f"state; default {default}")
         if command is light_up:
             light_command.add_argument("--nodes", type=int, default=2)
-            light_command.add_argument(
-                "--port", type=int, default=0, help="of the API server; default: a free one"
-            )
+            light_command.add_argument("--port", type=int, default=0, help="of the API server; default: a free one")
             light_command.add_argument("--etcd-port", type=int, default=0, help="default: a free one")
             light_command.add_argument(
                 "--controller-manager-flags", default="", help="one string, split as a shell does"

@@ -44,9 +44,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        pin = re.search(
-            rf"^\s*(?:require )?{re.escape(self.requirement)} (v\S+)", self._read("go.mod"), re.MULTILINE
-        )
+        pin = re.search(rf"^\s*(?:require )?{re.escape(self.requirement)} (v\S+)", self._read("go.mod"), re.MULTILINE)
         return pin.group(1) if pin else "v0"
 
     @property

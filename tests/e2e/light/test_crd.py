@@ -130,9 +130,7 @@ def test_printer_columns(kubectl: Kubectl) -> None:
             "lastScheduledTime": "2020-01-01T02:00:00Z",
         }
     }
-    patched = kubectl(
-        "patch", "sjob", "columns", "--subresource=status", "--type=merge", "-p", json.dumps(status)
-    )
+    patched = kubectl("patch", "sjob", "columns", "--subresource=status", "--type=merge", "-p", json.dumps(status))
     assert patched.returncode == 0, patched.stderr
     head, row = kubectl("get", "sjob", "columns").stdout.splitlines()
     assert head.split("  ")[0] == "NAME"
