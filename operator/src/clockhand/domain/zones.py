@@ -73,12 +73,11 @@ def _names() -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _stretches(name: str, year: int) -> tuple[Stretch, ...]:
-    """One calendar year (UTC) of a zone; its first stretch remembers a repeat begun in the year before."""
+    """One calendar year (UTC) of a zone; no zone shows a wall time twice across the turn of a year."""
     start, end = _year_start(year), _year_start(year + 1)
-    earlier = [(at + before) for at, before, after in _changes(name, year - 1)[-1:] if after < before]
     stretches: list[Stretch] = []
     offset = _offset(load(name), start)
-    fresh = earlier[0] if earlier else None
+    fresh: int | None = None
     gap: int | None = None
     for at, before, after in _changes(name, year):
         stretches.append(Stretch(start, at, before, gap, fresh))

@@ -1,0 +1,140 @@
+"""The table of fields must be whole and consistent, since schema, parser and docs are derived from it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from clockhand.domain import documents, fields, spec
+
+ROWS = pytest.mark.parametrize("row", fields.TABLE, ids=lambda row: row.path)
+# the fields of ScheduledJob.spec as users know them; written out, so that none is lost unnoticed
+TOP_LEVEL = [
+    "schedule",
+    "schedules",
+    "every",
+    "at",
+    "timeZone",
+    "dst",
+    "startAt",
+    "endAt",
+    "jitterSeconds",
+    "suspend",
+    "startingDeadlineSeconds",
+    "catchUp",
+    "concurrencyPolicy",
+    "queueLimit",
+    "maxConcurrentRuns",
+    "concurrencyGroup",
+    "priority",
+    "delivery",
+    "onDelete",
+    "retry",
+    "attemptTimeoutSeconds",
+    "runTimeoutSeconds",
+    "pendingTimeoutSeconds",
+    "pauseAfterFailures",
+    "ttlSecondsAfterFinished",
+    "payload",
+    "podRetention",
+    "template",
+    "handler",
+    "pool",
+]
+TO_COME = [
+    "schedules",
+    "every",
+    "at",
+    "dst.gap",
+    "dst.overlap",
+    "startAt",
+    "endAt",
+    "jitterSeconds",
+    "concurrencyGroup",
+    "pauseAfterFailures",
+    "ttlSecondsAfterFinished",
+    "handler",
+    "pool",
+]
+
+
+def test_table_holds_every_field_once() -> None:
+    assert list(fields.children("")) == TOP_LEVEL
+    assert len(fields.by_path()) == len(fields.TABLE)
+
+
+def test_fields_to_come_are_marked() -> None:
+    assert [row.path for row in fields.TABLE if row.later] == TO_COME
+
+
+@ROWS
+def test_row_has_a_parent_and_a_sentence(row: fields.Field) -> None:
+    parent = row.path.removesuffix("[]") if row.path.endswith("[]") else row.path.rpartition(".")[0]
+    assert parent == "" or parent in fields.by_path()
+    assert re.fullmatch(r"[A-Z].+\.", row.text)
+
+
+@ROWS
+def test_row_bounds_everything_that_is_not_raw(row: fields.Field) -> None:
+    bounded = {fields.Kind.INTEGER, fields.Kind.NUMBER, fields.Kind.ARRAY, fields.Kind.LABELS}
+    if row.kind in bounded or (row.kind is fields.Kind.STRING and not row.enum):
+        assert row.high is not None
+    assert row.low is None or row.high is None or row.low <= row.high
+    assert not row.enum or row.default in (None, *row.enum)
+    if isinstance(row.default, int | float) and not isinstance(row.default, bool):
+        assert row.low is not None
+        assert row.high is not None
+        assert row.low <= row.default <= row.high
+
+
+def test_parsed_values_default_to_the_table() -> None:
+    # a spec with nothing but what is needed, once through the parser and once through the constructor
+    template: dict[str, object] = {"spec": {"containers": [{"name": "main", "image": "any"}]}}
+    parsed = spec.parse({"schedule": "@daily", "template": template})
+    assert parsed == spec.JobSpec(schedule="@daily", template=template)
+
+
+def test_every_accepted_field_reaches_the_parsed_value() -> None:
+    names = set(msgspec.to_builtins(spec.JobSpec(schedule="@daily")))
+    closed = {row.path for row in fields.TABLE if row.later and row.default is None}
+    assert names == set(TOP_LEVEL) - closed
+
+
+def test_default_asks_for_the_right_type() -> None:
+    assert fields.default("retry.maxAttempts", int) == 3
+    with pytest.raises(TypeError, match=r"retry\.maxAttempts"):
+        fields.default("retry.maxAttempts", str)
+
+
+def test_sentence_on_a_field_to_come_is_one_for_parser_and_schema() -> None:
+    row = fields.by_path()["every"]
+    assert row.not_yet() == "is not supported by this release yet: use spec.schedule"
+    with pytest.raises(Exception, match=re.escape(row.not_yet())):
+        documents.check({"every": "90m"})
+
+
+def test_design_defaults() -> None:
+    filled = documents.check({})
+    assert filled == {
+        "timeZone": "UTC",
+        "dst": {"gap": "RunAfter", "overlap": "First"},
+        "jitterSeconds": 0,
+        "suspend": False,
+        "catchUp": {"policy": "Latest", "limit": 100},
+        "concurrencyPolicy": "Allow",
+        "queueLimit": 100,
+        "priority": 0,
+        "delivery": "AtLeastOnce",
+        "onDelete": "Finish",
+        "retry": {
+            "maxAttempts": 3,
+            "backoff": {"initialSeconds": 10, "factor": 2, "maxSeconds": 600, "jitter": 0.1},
+            "maxDisruptions": 5,
+            "rules": [],
+        },
+        "pendingTimeoutSeconds": 900,
+        "payload": {},
+        "podRetention": {"succeededSeconds": 60, "failedCount": 3},
+    }
