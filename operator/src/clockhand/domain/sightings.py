@@ -50,6 +50,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: int
     generation: int = 1
     labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,16 @@ class Reading:
 
 
 def from_object(raw: Mapping[str, object], *, deleted: bool = False) -> Sighting:
-    """A sighting from the JSON of a ScheduledJob; raises InvalidInput where it is no Kubernetes object."""
+    """A sighting from the JSON of a ScheduledJob; raises InvalidInput where it is no Kubernetes object.
+
+    An object that waits for somebody's finalizer is as good as deleted: its user asked that nothing fires any more.
+    """
     try:
         metadata = msgspec.convert(raw.get("metadata"), _Metadata, strict=False)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput("metadata", str(error)) from error
     spec = raw.get("spec")
+    deleted = deleted or metadata.deletion_timestamp is not None
     return Sighting(
         uid=metadata.uid,
         namespace=metadata.namespace,

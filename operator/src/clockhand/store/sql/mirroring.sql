@@ -117,7 +117,7 @@ LIMIT %(size)s;
 -- name: unchecked
 -- Templates that were stored and not yet shown to the API server, with the jobs that have them.
 SELECT j.owner, s.template_hash, array_agg(j.job_id) AS job_ids
-FROM jobs j JOIN job_specs s USING (spec_id) JOIN job_status t USING (job_id)
+FROM jobs j JOIN job_specs s USING (spec_id) JOIN job_status t ON t.job_id = j.job_id
 WHERE j.deleted_at IS NULL AND j.parked IS NULL AND s.template_hash IS NOT NULL
   AND NOT t.conditions @> '[{"type": "TemplateValid"}]'
 GROUP BY j.owner, s.template_hash;

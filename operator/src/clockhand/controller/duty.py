@@ -1,0 +1,187 @@
+"""The mirror as a duty: whichever replica holds it watches, lists, stores and checks; the others wait for it to be free.
+
+Losing the duty is not a matter of noticing: every write names its generation. What stops here when it is lost is only
+the work, so that a replica without the duty costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+import structlog
+
+from clockhand import errors, metrics
+from clockhand.controller import watch
+from clockhand.engine import inbox, mirror, resync, templates
+from clockhand.store import database, duties
+
+log = structlog.get_logger(__name__)
+
+COLLECT_SECONDS = 0.1
+RESYNC_SECONDS = 600.0
+RESYNC_UNWATCHED_SECONDS = 15.0
+RETRY_SECONDS = 2.0
+HUNG_SECONDS = 30.0
+SILENT_SECONDS = 600.0
+
+MakeWatch = Callable[[inbox.Inbox], watch.Watch]
+
+
+class MirrorDuty:
+    """Takes the duty when it is free and does its work while it has it. `run` never ends by itself."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        *,
+        replica: str,
+        lease: timedelta,
+        parts: Parts,
+        make_watch: MakeWatch,
+    ) -> None:
+        self._db = db
+        self._replica = replica
+        self._lease = lease
+        self._parts = parts
+        self._make_watch = make_watch
+        self._watch: watch.Watch | None = None
+        self.held: duties.Held | None = None
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the watch was last known to live; 0 where this replica does not watch."""
+        return self._watch.activity_age if self._watch else 0.0
+
+    async def run(self) -> None:
+        """Until cancelled; frees the duty on the way out."""
+        while True:
+            try:
+                await self.serve_once()
+            except errors.ClockhandError as error:
+                log.info("mirror_duty_unreachable", error=str(error))
+            await asyncio.sleep(self._lease.total_seconds() / 3)
+
+    async def serve_once(self) -> None:
+        """Takes the duty if it is free, and serves until it is lost or the caller cancels."""
+        async with self._db.transaction() as connection:
+            held = await duties.take(connection, duties.MIRROR, replica=self._replica, lease=self._lease)
+        if held is None:
+            return
+        log.info("mirror_duty_taken", generation=held.generation)
+        self.held = held
+        try:
+            await self._serve(held)
+        finally:
+            self.held = None
+            with contextlib.suppress(errors.ClockhandError):
+                await asyncio.shield(self._resign(held))
+
+    async def _resign(self, held: duties.Held) -> None:
+        async with self._db.transaction() as connection:
+            await duties.resign(connection, held)
+
+    async def _serve(self, held: duties.Held) -> None:
+        box = inbox.Inbox()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._renew(held))
+                tasks.create_task(self._flush(held, box))
+                tasks.create_task(self._compare(held, box))
+                tasks.create_task(self._check(held))
+        except* errors.Stale as lost:
+            log.warning("mirror_duty_lost", reason=str(lost.exceptions[0]))
+        finally:
+            await asyncio.shield(self._stop_watch())
+
+    async def _renew(self, held: duties.Held) -> None:
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(self._lease.total_seconds() / 3)
+            try:
+                asked = time.monotonic()
+                async with self._db.transaction() as connection:
+                    await duties.renew(connection, held, lease=self._lease)
+                renewed = asked
+            except errors.Stale:
+                raise
+            except errors.ClockhandError as error:
+                if time.monotonic() - renewed > self._lease.total_seconds():
+                    raise errors.Stale(f"the lease ran out: {error}") from error
+
+    async def _flush(self, held: duties.Held, box: inbox.Inbox) -> None:
+        while True:
+            await box.wait()
+            if len(box) < mirror.BATCH:
+                await asyncio.sleep(COLLECT_SECONDS)
+            async with _patiently("flush"):
+                await self._parts.mirror.flush_once(held, box)
+
+    async def _compare(self, held: duties.Held, box: inbox.Inbox) -> None:
+        """A full comparison first, then the watch; again every ten minutes, and often while nothing watches."""
+        while True:
+            pause = RESYNC_UNWATCHED_SECONDS
+            async with _patiently("resync"):
+                if await self._parts.resync.run_once(held):
+                    self._ensure_watch(box)
+                    pause = RESYNC_SECONDS
+                else:
+                    await self._stop_watch()
+            await self._look_after_watch(box, pause)
+
+    async def _look_after_watch(self, box: inbox.Inbox, seconds: float) -> None:
+        """Waits, but not on a watch that is dead: it is replaced, and a comparison is due at once."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            await asyncio.sleep(min(RETRY_SECONDS, seconds))
+            if self._watch is not None and (
+                self._watch.beat_age > HUNG_SECONDS or self._watch.activity_age > SILENT_SECONDS
+            ):
+                log.error("watch_replaced", beat=self._watch.beat_age, silence=self._watch.activity_age)
+                await self._stop_watch()
+                self._ensure_watch(box)
+                return
+
+    def _ensure_watch(self, box: inbox.Inbox) -> None:
+        if self._watch is None:
+            self._watch = self._make_watch(box)
+            self._watch.start()
+
+    async def _stop_watch(self) -> None:
+        ending, self._watch = self._watch, None
+        if ending is not None and not await asyncio.to_thread(ending.stop):
+            log.error("watch_left_behind")
+
+    async def _check(self, held: duties.Held) -> None:
+        while True:
+            async with _patiently("templates"):
+                await self._parts.templates.load()
+                await self._parts.templates.run(held)
+
+
+class Parts:
+    """The use cases that the duty drives."""
+
+    def __init__(
+        self, mirrored: mirror.Mirror, compared: resync.Resync, checked: templates.Templates
+    ) -> None:
+        self.mirror = mirrored
+        self.resync = compared
+        self.templates = checked
+
+
+@contextlib.asynccontextmanager
+async def _patiently(step: str) -> AsyncIterator[None]:
+    """What cannot be done now is done later; only the loss of the duty ends the work."""
+    try:
+        yield
+    except errors.Stale:
+        raise
+    except Exception as error:  # a mistake in one step must not stop the others
+        expected = isinstance(error, errors.ClockhandError)
+        log.warning("mirror_step_failed", step=step, error=str(error), exc_info=None if expected else error)
+        metrics.LOOP_ERRORS.labels(loop=f"mirror_{step}").inc()
+        await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,176 @@
+"""kopf, kept at the edge: it watches ScheduledJobs and hands each sighting to the mirror's inbox.
+
+It runs in a thread with an event loop of its own, since it cancels whatever tasks it finds on its loop when it ends. All
+it may do is watch: no finalizers, no annotations, no timers, no events posted, no peers, no look at other resources. If
+it dies it is started again; while it is down the mirror's own listing does its work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import kopf
+import structlog
+import uvloop
+from kopf._core.engines import peering
+from kopf._core.reactor import inventory
+
+from clockhand import errors
+from clockhand.controller import login
+from clockhand.domain import sightings
+from clockhand.engine import inbox
+
+log = structlog.get_logger(__name__)
+
+GROUP, VERSION, PLURAL = "clockhand.dev", "v1alpha1", "scheduledjobs"
+_FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
+_STEADY_SECONDS = 120.0
+_BEAT_SECONDS = 1.0
+_FULL_PAUSE = 0.05
+
+
+class Watch:
+    """One thread that watches. `start` and `stop` once each; make another one to watch again."""
+
+    def __init__(
+        self, box: inbox.Inbox, *, kubeconfig: str | None = None, namespaces: Sequence[str] = ()
+    ) -> None:
+        self._box = box
+        self._kubeconfig = kubeconfig
+        self._namespaces = tuple(namespaces)
+        self._thread = threading.Thread(target=self._main, name="clockhand-watch", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._closed = threading.Event()
+        self._beat = self._activity = time.monotonic()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, patience: float = 5.0) -> bool:
+        """Ends the watch; what it sees from now on is dropped. False where its thread does not end in time."""
+        self._closed.set()
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._stop.set)
+            except RuntimeError:
+                log.debug("watch_ended_before")
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    @property
+    def beat_age(self) -> float:
+        """Seconds since the thread's event loop last turned; beyond some it hangs or has died."""
+        return time.monotonic() - self._beat
+
+    @property
+    def activity_age(self) -> float:
+        """Seconds since the API server last answered or an event came."""
+        return time.monotonic() - self._activity
+
+    def _main(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        beating = asyncio.create_task(self._keep_beating())
+        backoff = _FIRST_BACKOFF
+        while not self._closed.is_set():
+            started = time.monotonic()
+            try:
+                await self._watch()
+            except Exception as error:
+                log.error("watch_failed", error=repr(error))
+            if time.monotonic() - started > _STEADY_SECONDS:
+                backoff = _FIRST_BACKOFF
+            await self._pause(backoff)
+            backoff = min(backoff * 2, _MAX_BACKOFF)
+        beating.cancel()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._beat = time.monotonic()
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def _watch(self) -> None:
+        await kopf.operator(
+            registry=self._registry(),
+            settings=settings(),
+            memories=_Forgetful(),
+            identity=peering.Identity("clockhand"),
+            standalone=True,
+            clusterwide=not self._namespaces,
+            namespaces=self._namespaces,
+            stop_flag=self._stop,
+        )
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(self._log_in)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(self._seen)
+        return registry
+
+    async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
+        try:
+            return await login.log_in(self._kubeconfig, self._noticed)
+        except errors.ClockhandError as error:
+            raise kopf.TemporaryError(str(error), delay=_FIRST_BACKOFF) from error
+
+    def _noticed(self) -> None:
+        self._activity = time.monotonic()
+
+    async def _seen(self, event: Mapping[str, Any], **_: Any) -> None:
+        """Reads the few fields that matter and lets go of the rest at once."""
+        self._noticed()
+        try:
+            seen = sightings.from_object(event["object"], deleted=event["type"] == "DELETED")
+        except errors.InvalidInput as error:
+            log.error("object_unreadable", error=str(error))
+            return
+        while self._box.full and not self._closed.is_set():  # noqa: ASYNC110 (it empties in another thread)
+            await asyncio.sleep(_FULL_PAUSE)
+        if not self._closed.is_set():
+            self._box.put(seen)
+
+
+class _Forgetful(inventory.ResourceMemories):
+    """kopf remembers every object that it ever saw, about a kilobyte each; nothing here needs that."""
+
+    async def recall(self, *args: Any, **kwargs: Any) -> inventory.ResourceMemory:
+        return await super().recall(*args, **{**kwargs, "ephemeral": True})
+
+
+def settings() -> kopf.OperatorSettings:
+    """kopf at its quietest."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.watching.chunk_size = 500
+    chosen.watching.server_timeout = 420
+    chosen.watching.connect_timeout = 5
+    chosen.queueing.idle_timeout = 0.01
+    chosen.queueing.worker_limit = 200
+    chosen.queueing.exit_timeout = 1
+    chosen.networking.request_timeout = 60
+    chosen.networking.connect_timeout = 5
+    chosen.persistence.finalizer = f"{GROUP}/none"
+    # it would end with killing its thread, and that means the process
+    chosen.process.ultimate_exiting_timeout = None
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    # that signals are not its own in this thread is as it should be
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    return chosen
