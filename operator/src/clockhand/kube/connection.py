@@ -151,7 +151,12 @@ async def find(kubeconfig: str | None, environment: collections.abc.Mapping[str,
     return await from_kubeconfig("~/.kube/config")
 
 
-def open_session(connection: Connection) -> aiohttp.ClientSession:
+def open_session(
+    connection: Connection,
+    call_seconds: float = CALL_TIMEOUT_SECONDS,
+    *,
+    middlewares: collections.abc.Sequence[aiohttp.ClientMiddlewareType] = (),
+) -> aiohttp.ClientSession:
     """A session with a keep-alive pool; call it on the event loop that will use it, and close it there."""
     connector = aiohttp.TCPConnector(
         ssl=_tls(connection), limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, ttl_dns_cache=30
@@ -160,8 +165,9 @@ def open_session(connection: Connection) -> aiohttp.ClientSession:
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "clockhand", "Accept": "application/json", "Accept-Encoding": "identity"},
-        timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS),
         proxy=connection.proxy,
+        middlewares=middlewares,
     )
 
 
