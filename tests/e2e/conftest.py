@@ -1,4 +1,4 @@
-"""One installation a test session, on the cluster of KUBECONFIG.
+"""One installation a test session, on the cluster of KUBECONFIG or, without it, the one of `make cluster-up`.
 
 With CLOCKHAND_E2E=light the same tests run on a control plane with fake nodes and the product as local
 processes; those marked `kind` need containers that really run, and are skipped there.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.cluster import kind_cluster
 from tests.support import installation as installations
 from tests.support.kubectl import Kubectl
 
@@ -36,10 +37,10 @@ def installation() -> Iterator[installations.Installation]:
         with installations.on_light_cluster() as processes:
             yield processes
         return
-    kubeconfig = os.environ.get("KUBECONFIG", "")
-    if not Path(kubeconfig).is_file():
-        pytest.fail("KUBECONFIG names no file: `make cluster-up` brings up a cluster and says how to use it")
-    manifests = installations.Manifests(Path(kubeconfig))
+    kubeconfig = Path(os.environ.get("KUBECONFIG") or kind_cluster.kubeconfig())
+    if not kubeconfig.is_file():
+        pytest.fail(f"there is no {kubeconfig}: set KUBECONFIG, or let `make cluster-up` bring up a cluster")
+    manifests = installations.Manifests(kubeconfig)
     manifests.install()
     yield manifests
 

@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 def image() -> str:
     """Any image with a shell that the cluster has or may pull."""
-    return os.environ.get("CLOCKHAND_E2E_IMAGE") or "localhost:1/clockhand:dev"
+    return os.environ.get("CLOCKHAND_E2E_IMAGE") or "localhost:1/clockhand-test:dev"
 
 
 def template(script: str, *, outcome: str = "succeed", duration: str | None = None) -> Object:
