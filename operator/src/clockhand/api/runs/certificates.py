@@ -45,6 +45,7 @@ class _Stored:
     serving: Serving
     ca_key: bytes
     resource_version: str
+    kind: str  # of a Secret, which cannot be changed
 
 
 class SecretCertificate:
@@ -80,7 +81,8 @@ class SecretCertificate:
         secret = msgspec.json.decode(answer)
         data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
         serving = Serving(data.get("tls.crt", b""), data.get("tls.key", b""), data.get("ca.crt", b""))
-        return _Stored(serving, data.get("ca.key", b""), secret["metadata"]["resourceVersion"])
+        version = secret["metadata"]["resourceVersion"]
+        return _Stored(serving, data.get("ca.key", b""), version, secret.get("type") or "Opaque")
 
     async def _write(self, serving: Serving, ca_key: bytes, stored: _Stored | None) -> None:
         texts = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": serving.ca, "ca.key": ca_key}
@@ -90,7 +92,7 @@ class SecretCertificate:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "type": "kubernetes.io/tls",
+            "type": stored.kind if stored else "kubernetes.io/tls",
             "metadata": metadata,
             "data": {key: base64.b64encode(text).decode() for key, text in texts.items()},
         }
