@@ -73,10 +73,7 @@ def rights(role: dict[str, Any]) -> Iterator[str]:
 
 
 def test_roles_are_exactly_those_meant() -> None:
-    found = {
-        (role["kind"], role["metadata"]["name"]): list(rights(role))
-        for role in objects("Role", "ClusterRole")
-    }
+    found = {(role["kind"], role["metadata"]["name"]): list(rights(role)) for role in objects("Role", "ClusterRole")}
     assert found == RIGHTS
 
 
@@ -94,9 +91,7 @@ def test_bindings_are_exactly_those_meant() -> None:
         (subject,) = binding["subjects"]
         assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", OWN)
         place = f"{meta['namespace']}/" if "namespace" in meta else ""
-        found.add(
-            f"{binding['kind']} {place}{meta['name']}: {role['kind']} {role['name']} to {subject['name']}"
-        )
+        found.add(f"{binding['kind']} {place}{meta['name']}: {role['kind']} {role['name']} to {subject['name']}")
     assert found == BINDINGS
 
 
@@ -127,9 +122,7 @@ def test_every_long_running_part_has_two_replicas_a_budget_and_probes() -> None:
 
 
 def test_each_part_runs_under_an_account_of_its_own() -> None:
-    accounts = [
-        thing["spec"]["template"]["spec"]["serviceAccountName"] for thing in objects("Deployment", "Job")
-    ]
+    accounts = [thing["spec"]["template"]["spec"]["serviceAccountName"] for thing in objects("Deployment", "Job")]
     declared = [thing["metadata"]["name"] for thing in objects("ServiceAccount")]
     assert sorted(accounts) == sorted(declared)
     assert len(set(accounts)) == len(accounts)
@@ -163,8 +156,5 @@ def test_the_names_agree_with_the_defaults_of_the_settings() -> None:
     (api,) = objects("APIService")
     assert api["spec"]["service"] == {"name": settings.runs_service, "namespace": OWN, "port": 443}
     (runs,) = (thing for thing in objects("Deployment") if thing["metadata"]["name"] == settings.runs_service)
-    ports = {
-        port["name"]: port["containerPort"]
-        for port in runs["spec"]["template"]["spec"]["containers"][0]["ports"]
-    }
+    ports = {port["name"]: port["containerPort"] for port in runs["spec"]["template"]["spec"]["containers"][0]["ports"]}
     assert ports == {"runs": settings.runs_port, "health": settings.health_port}
