@@ -80,6 +80,7 @@ def test_the_body_says_whose_it_is() -> None:
         "namespace": "team-a",
         "labels": {"app.kubernetes.io/managed-by": "clockhand", "clockhand.dev/job": "nightly"},
         "annotations": {
+            "clockhand.dev/keep": "60/3",
             "clockhand.dev/run-id": str(RUN.run_id),
             "clockhand.dev/job-uid": str(RUN.job_uid),
             "clockhand.dev/attempt": "2",

@@ -15,6 +15,7 @@ ATTEMPT = "clockhand.dev/attempt"
 TOKEN = "clockhand.dev/token"
 JOB_UID = "clockhand.dev/job-uid"
 SHARD = "clockhand.dev/shard"
+KEEP = "clockhand.dev/keep"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
@@ -26,6 +27,7 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     token: str = msgspec.field(default="", name=TOKEN)
     job_uid: str = msgspec.field(default="", name=JOB_UID)
     shard: str = msgspec.field(default="", name=SHARD)
+    keep: str = msgspec.field(default="", name=KEEP)
     default_container: str = msgspec.field(default="", name=DEFAULT_CONTAINER)
 
 

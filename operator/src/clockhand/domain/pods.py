@@ -61,6 +61,20 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """How long finished pods stay: succeeded ones for a while, of the failed ones the newest few of each job.
+
+    The pod carries it, so that clearing away needs no look at a job that may be gone.
+    """
+
+    succeeded_seconds: int = 60
+    failed_count: int = 3
+
+    def text(self) -> str:
+        return f"{self.succeeded_seconds}/{self.failed_count}"
+
+
+@dataclass(frozen=True, slots=True)
 class PodIdentity:
     """Which attempt a pod says it is."""
 
@@ -69,6 +83,9 @@ class PodIdentity:
     attempt: int
     token: int
     shard: int
+
+
+_KEEP = Keep()
 
 
 def pod_name(job_name: str, run_id: uuid.UUID, attempt: int) -> str:
@@ -134,12 +151,12 @@ class PodTemplate:
 
 
 def render_template(
-    template: collections.abc.Mapping[str, typing.Any], *, namespace: str, job: str
+    template: collections.abc.Mapping[str, typing.Any], *, namespace: str, job: str, keep: Keep = _KEEP
 ) -> PodTemplate:
     """Render a PodTemplateSpec for one generation of `job`; refuses what it cannot render."""
     metadata = _mapping(template.get("metadata"), f"{_TEMPLATE}.metadata")
     spec = copy.deepcopy(_mapping(template.get("spec"), f"{_TEMPLATE}.spec"))
-    annotations = _own_kind(metadata, "annotations")
+    annotations = _own_kind(metadata, "annotations") | {observed.KEEP: keep.text()}
     main = _main_container(spec, annotations)
     _demand_never(spec)
     for container in (*_containers(spec, "containers"), *_containers(spec, "initContainers")):
@@ -153,6 +170,15 @@ def render_template(
     }
     pieces, gaps = _cut(body)
     return PodTemplate(namespace, job, main, pieces, gaps)
+
+
+def keep_of(pod: observed.Pod) -> Keep:
+    """What the pod says of its own retention; the defaults where it says nothing readable."""
+    seconds, _, count = pod.metadata.marks.keep.partition("/")
+    try:
+        return Keep(int(seconds), int(count))
+    except ValueError:
+        return _KEEP
 
 
 def identity_of(pod: observed.Pod) -> PodIdentity | None:
@@ -219,9 +245,7 @@ def _own_kind(metadata: Json, kind: str) -> dict[str, str]:
     pairs = _mapping(metadata.get(kind), field)
     for name in pairs:
         if str(name).startswith(RESERVED_PREFIX):
-            raise errors.InvalidInput(
-                f"{field}.{name}", f"names under {RESERVED_PREFIX} are set by Clockhand"
-            )
+            raise errors.InvalidInput(f"{field}.{name}", f"names under {RESERVED_PREFIX} are set by Clockhand")
     return pairs
 
 

@@ -106,7 +106,7 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     document = documents.check(spec)
     _exactly_one(document, fields.ONE_OF_WHEN)
     _exactly_one(document, fields.ONE_OF_WHAT)
-    _check_payload(document["payload"])
+    check_payload(document["payload"])
     _check_template(document["template"])
     job = msgspec.convert(document, JobSpec)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
@@ -138,7 +138,8 @@ def one_of(names: tuple[str, ...]) -> str:
     return f"exactly one of {', '.join(listed[:-1])} and {listed[-1]} must be set"
 
 
-def _check_payload(payload: object) -> None:
+def check_payload(payload: object) -> None:
+    """Refuse a payload that is too large to store; what is in it was checked where it was read."""
     size = len(msgspec.json.encode(payload))
     if size > MAX_PAYLOAD_BYTES:
         sentence = (

@@ -90,9 +90,9 @@ TRANSITIONS: Mapping[RunState | None, frozenset[RunState]] = {
     _S.RUNNING: frozenset({_S.SUCCEEDED, _S.RETRYING, _S.DEAD, _S.UNKNOWN, _S.STOPPING, _S.CANCELLED}),
     _S.STOPPING: frozenset({_S.CANCELLED, _S.RETRYING, _S.DEAD, _S.UNKNOWN, _S.SUCCEEDED}),
     # a redrive moves the row back under the same run id; a Succeeded run is never run again
-    _S.DEAD: frozenset({_S.QUEUED}),
-    _S.UNKNOWN: frozenset({_S.QUEUED}),
-    _S.CANCELLED: frozenset({_S.QUEUED}),
+    _S.DEAD: frozenset({_S.QUEUED, _S.BLOCKED}),
+    _S.UNKNOWN: frozenset({_S.QUEUED, _S.BLOCKED}),
+    _S.CANCELLED: frozenset({_S.QUEUED, _S.BLOCKED}),
     _S.SUCCEEDED: frozenset(),
 }
 

@@ -16,13 +16,15 @@ import structlog
 from clockhand import errors, metrics
 from clockhand.domain import admission, firing, ids, spec, states
 from clockhand.engine import specs
-from clockhand.store import database
+from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
+_ALWAYS_THERE = timedelta(weeks=1)
+"""Partitions for slots no older than this exist at any retention; a run without one could not end."""
 ANYBODYS_AFTER = timedelta(seconds=3)
 """A slot overdue by this much may be fired by any replica: a dead one delays nobody for long."""
 
@@ -66,22 +68,19 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
     for job in due:
         try:
             plan = specs.of(job.spec)
-            decided = firing.fire(
-                plan, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now
-            )
+            decided = firing.fire(plan, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now)
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await _park(connection, job, error, now=now)
             continue
         runs.extend(_run(job, plan, slot) for slot in decided.slots)
-        skips.extend(
-            rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
-        )
+        skips.extend(rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips)
         moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at))
         if decided.replaces:
             replaced.append(job.job_id)
     if replaced:
         await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
+    await _make_room_in_history(connection, runs, now=now)
     made = await rows.insert_runs(connection, runs, now=now)
     await rows.insert_skips(connection, skips, now=now)
     await rows.advance(connection, moves)
@@ -89,9 +88,12 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
     _count(made, skips)
 
 
-async def _park(
-    connection: database.Connection, job: rows.DueJob, error: Exception, *, now: datetime
-) -> None:
+async def _make_room_in_history(connection: database.Connection, runs: Sequence[rows.NewRun], *, now: datetime) -> None:
+    for old in {run.scheduled_at for run in runs if now - run.scheduled_at > _ALWAYS_THERE}:
+        await partitions.ensure(connection, oldest=old, newest=old)
+
+
+async def _park(connection: database.Connection, job: rows.DueJob, error: Exception, *, now: datetime) -> None:
     sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
     log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
     await rows.park(connection, job_id=job.job_id, sentence=sentence, now=now)

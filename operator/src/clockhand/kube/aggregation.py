@@ -78,8 +78,7 @@ async def set_ca_bundle(client: clients.Client, api_service: str, ca: bytes) -> 
         f"/apis/apiregistration.k8s.io/v1/apiservices/{clients.path_part(api_service)}",
         clients.encode(body),
         query={"fieldManager": "clockhand"},
-        accept=clients.METADATA_ONLY,
-        content=clients.MERGE_PATCH,
+        headers={**clients.METADATA_ONLY, **clients.MERGE_PATCH},
     )
 
 

@@ -20,13 +20,20 @@ from clockhand import errors
 from clockhand.kube import connection as connections
 from clockhand.kube import failures, flow, streams
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+METADATA_ONLY: collections.abc.Mapping[str, str] = {
+    "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+}
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-MERGE_PATCH = "application/merge-patch+json"
+MERGE_PATCH: collections.abc.Mapping[str, str] = {"Content-Type": "application/merge-patch+json"}
 _JSON = "application/json"
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=connections.CONNECT_TIMEOUT_SECONDS)
 
 Query = collections.abc.Mapping[str, str]
+_NO_HEADERS: collections.abc.Mapping[str, str] = {}
+
+
+def always() -> bool:
+    return True
 
 
 class Client:
@@ -53,14 +60,19 @@ class Client:
         body: bytes | None,
         *,
         query: Query | None = None,
-        accept: str = _JSON,
-        content: str = _JSON,
+        headers: collections.abc.Mapping[str, str] = _NO_HEADERS,
+        still: collections.abc.Callable[[], bool] = always,
     ) -> bytes:
-        """POST, PATCH, PUT or DELETE through the flow."""
+        """POST, PATCH, PUT or DELETE through the flow.
+
+        `still` is asked last of all, after any wait for the flow; where it says no, `Stale` is raised and nothing sent.
+        """
         async with self.gate.permit() as permit:
+            if not still():
+                raise errors.Stale("the right to make this call ended while it waited")
             try:
                 answer = await self._exchange(
-                    method, path, body=body, query=query, headers={"Accept": accept, "Content-Type": content}
+                    method, path, body=body, query=query, headers={"Accept": _JSON, "Content-Type": _JSON, **headers}
                 )
             except errors.Unavailable as error:
                 permit.overloaded(error.retry_after)
@@ -153,10 +165,13 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connect(
-    connection: connections.Connection, settings: flow.FlowSettings | None = None
+    connection: connections.Connection,
+    settings: flow.FlowSettings | None = None,
+    *,
+    call_seconds: float = connections.CALL_TIMEOUT_SECONDS,
 ) -> collections.abc.AsyncIterator[Client]:
     """A client for the running event loop."""
-    async with connections.open_session(connection) as session:
+    async with connections.open_session(connection, call_seconds) as session:
         yield Client(session, connection, flow.WriteGate(settings or flow.FlowSettings()))
 
 

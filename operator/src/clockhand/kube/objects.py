@@ -105,15 +105,14 @@ class Objects:
             f"{self._path(namespace, name)}/status",
             clients.encode({"metadata": meta, "status": status}),
             query=_FIELD_MANAGER,
-            accept=clients.METADATA_ONLY,
-            content=clients.MERGE_PATCH,
+            headers={**clients.METADATA_ONLY, **clients.MERGE_PATCH},
         )
         return _OBJECT.decode(answer).metadata.resource_version
 
     async def delete(self, namespace: str, name: str, *, uid: str) -> None:
         """Delete this very object: `NotFound` or `ApiConflict` where it is not there any more."""
         body = clients.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
-        await self._client.write("DELETE", self._path(namespace, name), body, accept=clients.METADATA_ONLY)
+        await self._client.write("DELETE", self._path(namespace, name), body, headers=clients.METADATA_ONLY)
 
     def _path(self, namespace: str | None, name: str | None = None) -> str:
         if namespace is None:
@@ -171,4 +170,4 @@ async def record_event(
         "reportingComponent": "clockhand",
     }
     path = f"/api/v1/namespaces/{clients.path_part(about.namespace)}/events"
-    await client.write("POST", path, clients.encode(body), accept=clients.METADATA_ONLY)
+    await client.write("POST", path, clients.encode(body), headers=clients.METADATA_ONLY)

@@ -79,12 +79,20 @@ class PodPage:
 
 
 class _HeadObject(msgspec.Struct, frozen=True):
-    metadata: Head
+    metadata: Head = Head()
 
 
 class _EventHead(msgspec.Struct, frozen=True):
     type: str
-    object: msgspec.Raw
+    object: _HeadObject
+
+
+class _PodEvent(msgspec.Struct, frozen=True):
+    object: observed.Pod
+
+
+class _ErrorEvent(msgspec.Struct, frozen=True):
+    object: failures.Status
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -99,7 +107,9 @@ class _List(msgspec.Struct, frozen=True):
 
 _POD = msgspec.json.Decoder(observed.Pod)
 _HEAD = msgspec.json.Decoder(_HeadObject)
-_EVENT = msgspec.json.Decoder(_EventHead)
+_EVENT_HEAD = msgspec.json.Decoder(_EventHead)
+_POD_EVENT = msgspec.json.Decoder(_PodEvent)
+_ERROR_EVENT = msgspec.json.Decoder(_ErrorEvent)
 _LIST = msgspec.json.Decoder(_List)
 
 
@@ -116,10 +126,20 @@ class Pods:
     def capacity(self) -> int:
         return self._client.capacity()
 
-    async def create(self, namespace: str, body: bytes) -> CreatedPod:
-        """`ApiConflict` with `already_exists` where the name is taken, `Uncertain` if the answer was lost."""
+    async def create(
+        self, namespace: str, body: bytes, *, still: collections.abc.Callable[[], bool] = clients.always
+    ) -> CreatedPod:
+        """`ApiConflict` with `already_exists` where the name is taken, `Uncertain` if the answer was lost.
+
+        Sends nothing and raises `Stale` where `still` says no at the last moment.
+        """
         answer = await self._client.write(
-            "POST", _path(namespace), body, query={"fieldValidation": "Ignore"}, accept=clients.METADATA_ONLY
+            "POST",
+            _path(namespace),
+            body,
+            query={"fieldValidation": "Ignore"},
+            headers=clients.METADATA_ONLY,
+            still=still,
         )
         head = _HEAD.decode(answer).metadata
         return CreatedPod(head.uid, head.resource_version)
@@ -143,7 +163,7 @@ class Pods:
             options["gracePeriodSeconds"] = grace_seconds
         body = clients.encode(options)
         try:
-            await self._client.write("DELETE", _path(namespace, name), body, accept=clients.METADATA_ONLY)
+            await self._client.write("DELETE", _path(namespace, name), body, headers=clients.METADATA_ONLY)
         except errors.NotFound:
             return Deletion.GONE
         except failures.ApiConflict:
@@ -200,13 +220,13 @@ class Pods:
 
 def read_event(line: bytes, wants: Wants) -> PodEvent:
     """Two steps, so that another shard's event costs the decoding of a few fields only."""
-    event = _EVENT.decode(line)
+    event = _EVENT_HEAD.decode(line)
     if event.type == "ERROR":
-        raise _stream_failure(bytes(event.object))
-    head = _HEAD.decode(event.object).metadata
+        raise _stream_failure(_ERROR_EVENT.decode(line).object)
     change = Change(event.type)
+    head = event.object.metadata
     wanted = change is not Change.BOOKMARK and wants(head.marks)
-    return PodEvent(change, head.resource_version, _POD.decode(event.object) if wanted else None)
+    return PodEvent(change, head.resource_version, _POD_EVENT.decode(line).object if wanted else None)
 
 
 def _read_page(page: _List, wants: Wants) -> PodPage:
@@ -220,8 +240,7 @@ def _read_page(page: _List, wants: Wants) -> PodPage:
     return PodPage(tuple(pods), tuple(heads), page.metadata.resource_version)
 
 
-def _stream_failure(body: bytes) -> errors.ClockhandError:
-    status = failures.STATUS.decode(body)
+def _stream_failure(status: failures.Status) -> errors.ClockhandError:
     if status.code == _GONE or status.reason in ("Expired", "Gone"):
         return failures.Expired(status.message)
     return errors.Unavailable(f"the watch failed: {status.message}")

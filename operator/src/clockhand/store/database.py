@@ -83,6 +83,18 @@ class Database:
                     raise
                 await _commit(connection)
 
+    @contextlib.asynccontextmanager
+    async def outside_transaction(self) -> AsyncIterator[Connection]:
+        """A connection on which each statement commits by itself, for the few that cannot be in a transaction."""
+        with _translated():
+            async with self._pool.connection() as connection:
+                await connection.set_autocommit(True)
+                try:
+                    yield connection
+                finally:
+                    if not connection.broken:
+                        await connection.set_autocommit(False)
+
 
 async def _commit(connection: Connection) -> None:
     try:

@@ -140,11 +140,10 @@ class Wake:
     next_run_deadline: datetime | None
     stopping: bool
     unnumbered: bool
+    oldest_anywhere: datetime | None
 
 
-async def claim(
-    connection: database.Connection, *, holder: Holder, limit: int, now: datetime
-) -> Sequence[Claim]:
+async def claim(connection: database.Connection, *, holder: Holder, limit: int, now: datetime) -> Sequence[Claim]:
     """Claims up to `limit` Queued runs of the holder's shards; each gets a token of its own."""
     parameters = {
         **_shards(holder),
@@ -168,9 +167,7 @@ async def templates(connection: database.Connection, spec_ids: Collection[int]) 
     return await database.fetch(connection, "runs.templates", {"spec_ids": list(spec_ids)})
 
 
-async def launched(
-    connection: database.Connection, *, holder: Holder, items: Sequence[Launched]
-) -> Sequence[Any]:
+async def launched(connection: database.Connection, *, holder: Holder, items: Sequence[Launched]) -> Sequence[Any]:
     """Stores which pods exist; rows (run_id, lateness in seconds, first) of those that were still ours."""
     parameters = {
         **_columns(items, "run_id", "token", "pod_uid"),
@@ -180,9 +177,7 @@ async def launched(
     return await database.fetch(connection, "runs.launched", parameters)
 
 
-async def running(
-    connection: database.Connection, *, holder: Holder, items: Sequence[Started], now: datetime
-) -> int:
+async def running(connection: database.Connection, *, holder: Holder, items: Sequence[Started], now: datetime) -> int:
     """Claimed to Running; returns how many moved."""
     parameters = {**_columns(items, "run_id", "token", "pod_uid", "node"), **_generations(items, holder), "now": now}
     return len(await database.fetch(connection, "runs.running", parameters))
@@ -190,9 +185,7 @@ async def running(
 
 async def waiting_for_pod(connection: database.Connection, items: Sequence[Waits]) -> None:
     """Shows why Claimed attempts have not started."""
-    await database.execute(
-        connection, "runs.waiting_for_pod", _columns(items, "run_id", "token", "reason", "message")
-    )
+    await database.execute(connection, "runs.waiting_for_pod", _columns(items, "run_id", "token", "reason", "message"))
 
 
 async def extend_pending(connection: database.Connection, items: Sequence[Key], *, now: datetime) -> None:
@@ -206,9 +199,7 @@ async def lock_open(connection: database.Connection, *, holder: Holder, items: S
     return await database.fetch(connection, "runs.lock_open", parameters)
 
 
-async def finish(
-    connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime
-) -> Sequence[Any]:
+async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime) -> Sequence[Any]:
     """Ends runs: rows (run_id, job_id, state, kept); `kept` is false where history had the run already."""
     if not outcomes:
         return ()
@@ -232,9 +223,7 @@ async def hand_back(connection: database.Connection, items: Sequence[Key]) -> in
     return len(await database.fetch(connection, "runs.hand_back", _columns(items, "run_id", "token")))
 
 
-async def record_attempts(
-    connection: database.Connection, records: Sequence[AttemptRecord], *, now: datetime
-) -> None:
+async def record_attempts(connection: database.Connection, records: Sequence[AttemptRecord], *, now: datetime) -> None:
     """Keeps what is known of attempts that did not end well."""
     if records:
         fields = ("run_id", "attempt", "outcome", "reason", "exit_code", "message", "pod_name", "node", "log_tail")

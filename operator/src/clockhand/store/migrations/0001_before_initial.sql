@@ -218,9 +218,9 @@ CREATE TABLE skips (
     count           bigint NOT NULL CHECK (count > 0),
     reason          skip_reason NOT NULL,
     recorded_at     timestamptz NOT NULL,
-    PRIMARY KEY (skip_id, last_at),
+    PRIMARY KEY (skip_id, recorded_at),
     CHECK (first_at <= last_at)
-) PARTITION BY RANGE (last_at);
+) PARTITION BY RANGE (recorded_at);
 CREATE INDEX skips_by_owner ON skips (owner, last_at DESC, skip_id DESC);
 CREATE INDEX skips_by_time ON skips (last_at DESC, skip_id DESC);
 CREATE INDEX skips_by_job ON skips (job_id, last_at DESC);

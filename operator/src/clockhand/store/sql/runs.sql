@@ -280,7 +280,12 @@ SELECT date_trunc('milliseconds', now()) AS now,
        min(opened.deadline_at) AS next_deadline,
        min(timed.run_deadline_at) AS next_run_deadline,
        coalesce(bool_or(opened.stopping), false) AS stopping,
-       EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered
+       EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered,
+       (SELECT min(first.next_run_at)
+        FROM generate_series(0, 255) AS every (shard)
+        CROSS JOIN LATERAL (SELECT next_run_at FROM jobs
+                            WHERE jobs.shard = every.shard AND next_run_at <= now()
+                            ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
                    ORDER BY next_run_at LIMIT 1) AS due ON true

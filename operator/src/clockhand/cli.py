@@ -1,0 +1,205 @@
+"""The command line, and the only composition root: here the parts get their settings and each other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+import structlog
+import uvloop
+
+from clockhand import config, errors
+
+if TYPE_CHECKING:
+    from clockhand.store import database
+
+_EXAMPLES = """
+\b
+Examples:
+  CLOCKHAND_DATABASE_URL=postgresql://localhost/clockhand clockhand migrate
+  clockhand operator
+  clockhand api --runs
+"""
+
+
+@click.group(epilog=_EXAMPLES)
+@click.version_option(package_name="clockhand")
+def clockhand() -> None:
+    """A job scheduler for Kubernetes and for everything that can speak HTTP.
+
+    Settings come from the environment, as CLOCKHAND_* variables.
+    """
+
+
+@clockhand.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 unless the schema fits this release.")
+def migrate(check: bool) -> None:
+    """Bring the database's schema up to this release."""
+    _run(functools.partial(_migrate, check=check))
+
+
+@clockhand.command()
+def operator() -> None:
+    """Mirror ScheduledJob objects, fire what is due, and look after the pods."""
+    _run(_operate)
+
+
+@clockhand.command()
+@click.option("--runs", is_flag=True, required=True, help="Serve the aggregated Kubernetes API for runs.")
+def api(runs: bool) -> None:
+    """Serve an API."""
+    from clockhand.api import app
+
+    del runs
+    _run(app.serve)
+
+
+async def _migrate(settings: config.Settings, *, check: bool) -> None:
+    from clockhand.store import database, migrations, partitions
+
+    db = database.Database(settings.database_url, size=2, name="migrate", options=settings.database_session_options)
+    await db.open()
+    try:
+        if check:
+            await migrations.check(db)
+            click.echo("the schema fits this release")
+            return
+        for name in await migrations.apply(db):
+            click.echo(f"applied {name}")
+        async with db.transaction() as connection:
+            now = await database.now(connection)
+            await partitions.ensure_window(connection, now=now, retention_days=settings.retention_days)
+        click.echo("the schema fits this release")
+    finally:
+        await db.close()
+
+
+async def _operate(settings: config.Settings) -> None:
+    # imported here: kopf and what it brings are of no use to the other commands
+    from clockhand import health
+    from clockhand.controller import duty, watch
+    from clockhand.engine import loops, mirror, prune, replica, resync, status, templates
+    from clockhand.kube import client as clients
+    from clockhand.kube import connection as connections
+    from clockhand.kube import flow, objects, pods
+    from clockhand.store import database
+
+    stop = stop_on_signals()
+    lease = timedelta(seconds=settings.shard_lease)
+    db = database.Database(
+        settings.database_url, size=settings.database_pool, name="operator", options=settings.database_session_options
+    )
+    await db.open()
+    connection = await connections.find(settings.kubeconfig)
+    limits = flow.FlowSettings(max_in_flight=settings.pod_launches)
+    async with clients.connect(connection, limits) as client:
+        one = replica.Replica(
+            db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
+        )
+        async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
+            await until_schema_fits(db, stop)
+            calls = objects.Objects(client)
+            checked = templates.Templates(db, pods.Pods(client))
+            mirrored = mirror.Mirror(db, checked, retention=timedelta(days=settings.retention_days))
+            compared = resync.Resync(db, calls, mirrored, namespaces=settings.namespaces)
+            mirroring = duty.MirrorDuty(
+                db,
+                replica=settings.replica,
+                lease=lease,
+                parts=duty.Parts(mirrored, compared, checked),
+                make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
+            )
+            writer = status.StatusWriter(db, calls)
+
+            async def write_status() -> float:
+                await writer.run_once(one.held.holder().generations)
+                return 1.0
+
+            async def mirror_objects() -> float:
+                await mirroring.run()
+                return 0.0
+
+            pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
+            also: dict[str, loops.Step] = {
+                "status": write_status,
+                "mirror": mirror_objects,
+                "prune": pruning.step,
+            }
+            if not stop.is_set():
+                await one.run(stop, also=also)
+    await db.close()
+
+
+async def until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
+    """Waits for the schema that this release needs; a database that cannot be reached may come, a newer one will not."""
+    from clockhand.store import migrations
+
+    while not stop.is_set():
+        try:
+            await migrations.check(db)
+            return
+        except (errors.Unavailable, errors.SchemaMismatch) as error:
+            structlog.get_logger(__name__).warning("waiting_for_database", error=str(error))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await stop.wait()
+
+
+def _run(serve: Callable[[config.Settings], Awaitable[None]]) -> None:
+    try:
+        settings = config.from_environment(os.environ)
+    except errors.InvalidInput as error:
+        _fail(str(error), code=2)
+    log_to_stderr(settings.log_format)
+    try:
+        uvloop.run(_awaited(serve(settings)))
+    except errors.ClockhandError as error:
+        _fail(str(error), code=1)
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+def _fail(sentence: str, *, code: int) -> NoReturn:
+    click.echo(f"clockhand: {sentence}", err=True)
+    sys.exit(code)
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def log_to_stderr(form: str) -> None:
+    """Structured logs, one JSON object or one readable line each."""
+    renderer: Any = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info if form == "json" else _unchanged,
+    ]
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def _unchanged(_logger: object, _name: str, event: Any) -> Any:
+    return event

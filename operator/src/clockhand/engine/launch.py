@@ -1,0 +1,248 @@
+"""A claimed run gets its pod, exactly one for each attempt, whoever dies on the way.
+
+The pod's name is a function of run and attempt, so that creating it again meets `AlreadyExists`, and what is found under
+the name is adopted only if its annotations say the same run, attempt and token. A refusal that may pass (quota, a webhook
+that is down, an overloaded server) is tried again in place until the pending time-out ends the attempt; one that will not
+pass ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import random
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from clockhand import errors, metrics
+from clockhand.domain import observed, pods, spec, states, verdict
+from clockhand.engine import shards, specs
+from clockhand.kube import failures
+from clockhand.kube import pods as kube_pods
+from clockhand.store import database, runs
+
+log = structlog.get_logger(__name__)
+
+BACKLOG = 256
+"""Launches under way or waiting for a place at the API server, at most; beyond it nothing more is claimed."""
+_RENDERED = 2048
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 20.0
+_HAND_BACK_AFTER = 6
+"""Tries at an API server that cannot answer, after which another replica shall have the run."""
+
+_PASSING = frozenset(
+    {
+        failures.Refusal.QUOTA,
+        failures.Refusal.WEBHOOK_DOWN,
+        failures.Refusal.RIGHTS,
+        failures.Refusal.UNAUTHENTICATED,
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What an attempt's pod is made from: rendered once for a generation of a job."""
+
+    template: pods.PodTemplate
+    spec: spec.JobSpec
+    payload: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reports:
+    """Where a launch tells what became of it; each call only takes note and returns."""
+
+    launched: Callable[[runs.Claim, uuid.UUID], None]
+    ended: Callable[[runs.Claim, verdict.AttemptEnd], None]
+    waits: Callable[[runs.Claim, str, str | None], None]
+    hand_back: Callable[[runs.Claim], None]
+    seen: Callable[[observed.Pod], None]
+
+
+class Launch:
+    """Creates or adopts the pods of claimed runs, many at once."""
+
+    def __init__(self, db: database.Database, api: kube_pods.Pods, *, held: shards.Shards, reports: Reports) -> None:
+        self._db = db
+        self._api = api
+        self._held = held
+        self._reports = reports
+        self._tasks: dict[uuid.UUID, asyncio.Task[None]] = {}
+        self._plans: dict[int, Plan | errors.InvalidInput] = {}
+
+    def room(self) -> int:
+        """How many more runs may be claimed now."""
+        return max(0, BACKLOG - len(self._tasks))
+
+    def busy_with(self, run_id: uuid.UUID) -> bool:
+        """Whether a launch of `run_id` is under way here."""
+        return run_id in self._tasks
+
+    async def start(self, claims: Sequence[runs.Claim], *, taken_over: bool = False) -> None:
+        """Begins launching `claims`; `taken_over` are attempts that another replica may have launched already."""
+        plans = await self._plans_of(claims)
+        for claim in claims:
+            plan = plans[claim.spec_id]
+            if isinstance(plan, errors.InvalidInput):
+                self._end(claim, verdict.Ending.REFUSED, str(plan))
+            elif claim.run_id not in self._tasks:
+                task = asyncio.create_task(self._launch(claim, plan, taken_over=taken_over))
+                self._tasks[claim.run_id] = task
+                task.add_done_callback(functools.partial(self._done, claim))
+
+    async def abandon(self, run_id: uuid.UUID) -> None:
+        """Ends a launch that is under way here, so that no pod of it can appear later."""
+        task = self._tasks.get(run_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def drain(self, seconds: float) -> None:
+        """Lets launches under way finish for at most `seconds`; what is left is found by the next holder."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    def _done(self, claim: runs.Claim, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(claim.run_id, None)
+        if not task.cancelled() and task.exception() is not None:
+            metrics.LOOP_ERRORS.labels(loop="launch").inc()
+            log.error("launch_failed", run=str(claim.run_id), exc_info=task.exception())
+
+    async def _plans_of(self, claims: Sequence[runs.Claim]) -> Mapping[int, Plan | errors.InvalidInput]:
+        """The plan of each claim's spec; a template that cannot be rendered is its job's own trouble."""
+        if len(self._plans) > _RENDERED:
+            self._plans.clear()
+        first = {claim.spec_id: claim for claim in claims}
+        unknown = [spec_id for spec_id in first if spec_id not in self._plans]
+        if unknown:
+            async with self._db.transaction() as connection:
+                rows = await runs.templates(connection, unknown)
+            for row in rows:
+                self._plans[row.spec_id] = _plan(row, first[row.spec_id])
+        return {spec_id: self._plans[spec_id] for spec_id in first}
+
+    async def _launch(self, claim: runs.Claim, plan: Plan, *, taken_over: bool) -> None:
+        facts = _facts(claim, plan)
+        if taken_over and plan.spec.delivery is spec.Delivery.AT_MOST_ONCE:
+            await self._adopt_or_give_up(claim, plan, facts)
+            return
+        body = plan.template.body_for(facts)
+        tries = 0
+        while self._held.holds(claim.shard):
+            wait = await self._try(claim, plan, facts, body, tries)
+            if wait is None:
+                return
+            tries += 1
+            await asyncio.sleep(wait * random.uniform(0.75, 1.25))
+
+    async def _try(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts, body: bytes, tries: int) -> float | None:
+        """One try; None when it is settled, else seconds to wait before the next."""
+        try:
+            created = await self._api.create(claim.namespace, body, still=lambda: self._held.holds(claim.shard))
+        except failures.ApiConflict:
+            return await self._adopt(claim, plan, facts)
+        except errors.Uncertain:
+            return _wait(tries)  # the next try meets AlreadyExists if this one was carried out
+        except errors.Unavailable as error:
+            return self._unavailable(claim, error, tries)
+        except (errors.Refused, errors.InvalidInput, errors.NotFound) as error:
+            return self._refused(claim, error, tries)
+        except errors.Stale:
+            return None  # the new holder goes through this run
+        metrics.PODS_CREATED.inc()
+        self._reports.launched(claim, uuid.UUID(created.uid))
+        return None
+
+    def _refused(self, claim: runs.Claim, error: errors.ClockhandError, tries: int) -> float | None:
+        refusal = getattr(error, "refusal", None)
+        if refusal in _PASSING:
+            self._reports.waits(claim, refusal.value, str(error))
+            return _wait(tries)
+        gone = refusal is failures.Refusal.NAMESPACE_TERMINATING or isinstance(error, errors.NotFound)
+        self._end(claim, verdict.Ending.NAMESPACE_DELETED if gone else verdict.Ending.REFUSED, str(error))
+        return None
+
+    def _unavailable(self, claim: runs.Claim, error: errors.Unavailable, tries: int) -> float | None:
+        if tries >= _HAND_BACK_AFTER:
+            self._reports.hand_back(claim)
+            return None
+        return max(_wait(tries), error.retry_after or 0)
+
+    async def _adopt(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts) -> float | None:
+        """The name is taken: by this attempt's own pod, or by a stranger."""
+        try:
+            found = await self._api.get(claim.namespace, plan.template.name_for(facts))
+        except errors.NotFound:
+            return _wait(0)
+        except (errors.Unavailable, errors.Refused):
+            return _wait(2)
+        if not pods.belongs_to(found, facts):
+            message = f"pod {found.metadata.name} exists and is not of this attempt; it is left alone"
+            self._end(claim, verdict.Ending.NAME_TAKEN, message)
+            return None
+        metrics.PODS_ADOPTED.inc()
+        self._reports.launched(claim, uuid.UUID(found.metadata.uid))
+        self._reports.seen(found)
+        return None
+
+    async def _adopt_or_give_up(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts) -> None:
+        """At most once: without its pod, nobody knows whether the attempt ran."""
+        tries = 0
+        while self._held.holds(claim.shard):
+            try:
+                await self._api.get(claim.namespace, plan.template.name_for(facts))
+            except errors.NotFound:
+                self._end(claim, verdict.Ending.GONE, "taken over from a replica that may have started it")
+                return
+            except (errors.Unavailable, errors.Refused):
+                await asyncio.sleep(_wait(tries))
+                tries += 1
+                continue
+            if await self._adopt(claim, plan, facts) is None:
+                return
+
+    def _end(self, claim: runs.Claim, ending: verdict.Ending, message: str) -> None:
+        reason = {
+            verdict.Ending.NAME_TAKEN: states.Reason.POD_NAME_TAKEN,
+            verdict.Ending.REFUSED: states.Reason.POD_REFUSED,
+            verdict.Ending.GONE: states.Reason.POD_LOST,
+            verdict.Ending.NAMESPACE_DELETED: states.Reason.NAMESPACE_DELETED,
+        }[ending]
+        self._reports.ended(claim, verdict.AttemptEnd(ending, reason=reason, message=message))
+
+
+def _plan(row: Any, claim: runs.Claim) -> Plan | errors.InvalidInput:
+    try:
+        job = specs.of(row.spec)
+        keep = pods.Keep(job.pod_retention.succeeded_seconds, job.pod_retention.failed_count)
+        template = pods.render_template(row.template or {}, namespace=claim.namespace, job=claim.job_name, keep=keep)
+    except errors.InvalidInput as error:
+        return error
+    return Plan(template, job, msgspec.json.encode(row.payload if row.payload is not None else {}))
+
+
+def _facts(claim: runs.Claim, plan: Plan) -> pods.RunFacts:
+    return pods.RunFacts(
+        run_id=claim.run_id,
+        run_name=claim.name,
+        job_uid=claim.job_id,
+        attempt=claim.attempt,
+        token=claim.token,
+        fencing_token=claim.fencing,
+        shard=claim.shard,
+        scheduled_at=claim.scheduled_at,
+        payload=msgspec.json.encode(claim.payload) if claim.own_payload else plan.payload,
+    )
+
+
+def _wait(tries: int) -> float:
+    return min(_FIRST_WAIT * 2.0**tries, _LONGEST_WAIT)

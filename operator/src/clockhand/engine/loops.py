@@ -1,0 +1,40 @@
+"""Loops that never end on an error: it is logged, counted, and the step tried again after a back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from clockhand import errors, metrics
+
+log = structlog.get_logger(__name__)
+
+Step = Callable[[], Awaitable[float]]
+
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.2, 5.0
+
+
+async def forever(name: str, step: Step) -> None:
+    """Runs `step` until cancelled; it returns the seconds to wait before the next time, jittered by a tenth.
+
+    An error of ours (a database or an API server that cannot answer) is one line in the log; any other is a mistake in the
+    code and comes with its trace. Neither ends the loop.
+    """
+    failed = 0
+    while True:
+        try:
+            wait = await step()
+            failed = 0
+        except errors.ClockhandError as error:
+            failed += 1
+            log.warning("step_failed", loop=name, error=str(error), failed=failed)
+        except Exception:
+            failed += 1
+            log.exception("step_failed", loop=name, failed=failed)
+        if failed:
+            metrics.LOOP_ERRORS.labels(loop=name).inc()
+            wait = min(_FIRST_BACKOFF * 2.0 ** min(failed, 10), _LONGEST_BACKOFF)
+        await asyncio.sleep(wait * random.uniform(0.9, 1.1))

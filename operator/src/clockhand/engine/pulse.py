@@ -1,0 +1,135 @@
+"""The heartbeat of a replica: one look at the database, then whatever is due.
+
+A single wake query answers for every loop: is something due, queued, retrying, past a deadline. An idle replica therefore
+costs one query every two seconds, and no loop sleeps past the instant at which it will be needed. A notification could
+make it quicker and is never needed: what is true is in the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from clockhand import metrics
+from clockhand.domain import ids
+from clockhand.engine import admit, deadlines, fire, launch, observe, shards
+from clockhand.store import database, runs
+
+log = structlog.get_logger(__name__)
+
+LONGEST_SLEEP = 2.0
+_SHORTEST_SLEEP = 0.02
+_ADMIT_EVERY = 5.0
+_ROUNDS = 40
+"""Batches of one kind in one pulse, so that a flood of due slots does not hold up claims and deadlines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steps:
+    """What a pulse can do."""
+
+    fire: fire.Fire
+    admit: admit.Admit
+    deadlines: deadlines.Deadlines
+    launch: launch.Launch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pulsed:
+    """What a pulse found. `sleep` is in seconds, until something will be due."""
+
+    sleep: float
+    stopping: bool = False
+    unnumbered: bool = False
+
+
+class Pulse:
+    """One replica's pulse over the shards it holds."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        *,
+        held: shards.Shards,
+        steps: Steps,
+        observer: observe.Observe,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._held = held
+        self._steps = steps
+        self._observer = observer
+        self._clock = clock
+        self._admitted_at = float("-inf")
+
+    async def run_once(self) -> Pulsed:
+        """Does everything that is due now; returns when to come again."""
+        held = self._held.holder().generations
+        if not held:
+            return Pulsed(sleep=LONGEST_SLEEP / 4)
+        async with self._db.transaction() as connection:
+            wake = await runs.wake(connection, shards=held)
+        metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
+        await self._fire(wake)
+        await self._admit(wake)
+        await self._deadlines(wake)
+        claimed = await self.claim()
+        return Pulsed(
+            sleep=_SHORTEST_SLEEP if claimed else _until_next(wake),
+            stopping=wake.stopping,
+            unnumbered=wake.unnumbered,
+        )
+
+    async def claim(self) -> int:
+        """Claims what can be launched now; returns how many."""
+        total = 0
+        while room := self._steps.launch.room():
+            holder = self._held.holder()
+            if not holder.generations:
+                break
+            limit = min(room, fire.BATCH)
+            async with self._db.transaction() as connection:
+                now = await database.now(connection)
+                claims = await runs.claim(connection, holder=holder, limit=limit, now=now)
+            metrics.RUNS_CLAIMED.inc(len(claims))
+            total += len(claims)
+            await self._steps.launch.start(claims)
+            if len(claims) < limit:
+                break
+        return total
+
+    async def _fire(self, wake: runs.Wake) -> None:
+        if wake.next_due is not None and wake.next_due <= wake.now:
+            for _ in range(_ROUNDS):
+                if await self._steps.fire.run_once(self._held.holder().generations) < fire.BATCH:
+                    break
+                await self.claim()
+        if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:
+            await self._steps.fire.run_once(range(ids.SHARDS), anybodys=True)
+
+    async def _admit(self, wake: runs.Wake) -> None:
+        due = wake.next_retry is not None and wake.next_retry <= wake.now
+        if due or (wake.blocked and self._clock() - self._admitted_at >= _ADMIT_EVERY):
+            self._admitted_at = self._clock()
+            await self._steps.admit.run_once(self._held.holder().generations)
+
+    async def _deadlines(self, wake: runs.Wake) -> None:
+        nearest = min((at for at in (wake.next_deadline, wake.next_run_deadline) if at), default=None)
+        if nearest is not None and nearest <= wake.now:
+            gated = list(self._observer.gated.values())
+            await self._steps.deadlines.run_once(self._held.holder().generations, gated=gated)
+
+
+def _until_next(wake: runs.Wake) -> float:
+    instants = (wake.next_due, wake.next_retry, wake.next_deadline, wake.next_run_deadline)
+    waits = [(instant - wake.now).total_seconds() for instant in instants if instant is not None]
+    # what was due a moment ago has been dealt with, or cannot be now: both are looked at again, not at once
+    return min([LONGEST_SLEEP, *(wait for wait in waits if wait > 0)], default=LONGEST_SLEEP)
+
+
+def _age(instant: datetime | None, now: datetime) -> float:
+    return max(now - instant, timedelta()).total_seconds() if instant else 0.0

@@ -1,0 +1,166 @@
+"""One operator replica: its loops, and how it starts and stops.
+
+Nothing here decides anything; it only lets the steps run next to each other. On a stop it claims nothing more, lets the
+launches under way finish, stores what it saw, and gives its shards back, so that another replica goes on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+
+import structlog
+
+from clockhand import errors
+from clockhand.domain import pods as pod_domain
+from clockhand.engine import admit, deadlines, fire, launch, loops, observe, pulse, shards, sweep
+from clockhand.kube import client as clients
+from clockhand.kube import objects, watch
+from clockhand.kube import pods as kube_pods
+from clockhand.store import changes, database
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_AFTER = 0.05
+_NUMBER_AFTER = 0.05
+_SWEEP_EVERY = 5.0
+_DRAIN_SECONDS = 5.0
+
+
+class Replica:
+    """The engine of one operator process. `lease` is that of its shards, in seconds."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        client: clients.Client,
+        *,
+        name: str,
+        lease: float,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        api = kube_pods.Pods(client)
+        self._db = db
+        self._lease = lease
+        self.held = shards.Shards(db, replica=name, lease=lease)
+        self.observer = observe.Observe(db, api, held=self.held)
+        reports = launch.Reports(
+            launched=self.observer.note_launched,
+            ended=self.observer.note_claim_end,
+            waits=self.observer.note_waits,
+            hand_back=self.observer.note_hand_back,
+            seen=self.observer.note_pod,
+        )
+        self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
+        steps = pulse.Steps(fire.Fire(db), admit.Admit(db), deadlines.Deadlines(db), self._launcher)
+        self._pulse = pulse.Pulse(db, held=self.held, steps=steps, observer=self.observer)
+        self._sweep = sweep.Sweep(
+            db,
+            api,
+            held=self.held,
+            launcher=self._launcher,
+            observer=self.observer,
+            namespaces=sweep.Namespaces(lambda name: objects.namespace_phase(client, name)),
+        )
+        self._watches = [
+            watch.PodWatch(api, selector=pod_domain.SELECTOR, wants=self.observer.wants, namespace=namespace)
+            for namespace in namespaces or (None,)
+        ]
+        self._synced: dict[int, bool] = {}
+        self._changed = asyncio.Event()
+        self._sweep_wanted = asyncio.Event()
+        self._beat_at = time.monotonic()
+
+    def alive(self) -> bool:
+        """Whether the loops have gone round lately; for the liveness probe."""
+        return time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
+
+    def ready(self) -> bool:
+        """Whether this replica holds its leases and sees its pods."""
+        return self.held.trusted()
+
+    def steps(self) -> Mapping[str, loops.Step]:
+        """The loops by name, for `loops.forever`."""
+        return {
+            "shards": self._shards_step,
+            "pulse": self._pulse_step,
+            "observe": self._observe_step,
+            "changes": self._changes_step,
+            "sweep": self._sweep_step,
+        }
+
+    async def run(self, stop: asyncio.Event, *, also: Mapping[str, loops.Step] | None = None) -> None:
+        """Runs until `stop` is set, then gives everything back. `also` are loops of the same process."""
+        everything = {**self.steps(), **(also or {})}
+        tasks = [asyncio.create_task(loops.forever(name, step), name=name) for name, step in everything.items()]
+        tasks += [asyncio.create_task(self._follow(number, pods)) for number, pods in enumerate(self._watches)]
+        try:
+            await stop.wait()
+        finally:
+            await self._shut_down(tasks)
+
+    async def _shut_down(self, tasks: list[asyncio.Task[None]]) -> None:
+        log.info("stopping")
+        with contextlib.suppress(errors.ClockhandError):
+            await self._launcher.drain(_DRAIN_SECONDS)
+            await self.observer.run_once()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(errors.ClockhandError):
+            await self.held.leave()
+            await changes.number_pending(self._db)
+
+    async def _shards_step(self) -> float:
+        gained = await self.held.run_once()
+        self._beat_at = time.monotonic()
+        if gained:
+            log.info("shards_gained", count=len(gained))
+            self._synced.clear()
+            for pods in self._watches:
+                pods.resync()
+        return self._lease / 3
+
+    async def _pulse_step(self) -> float:
+        pulsed = await self._pulse.run_once()
+        if pulsed.unnumbered:
+            self._changed.set()
+        if pulsed.stopping:
+            self._sweep_wanted.set()
+        return pulsed.sleep
+
+    async def _observe_step(self) -> float:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pulse.LONGEST_SLEEP):
+                await self.observer.wanted.wait()
+        if await self.observer.run_once():
+            self._changed.set()
+        return _FLUSH_AFTER
+
+    async def _changes_step(self) -> float:
+        await self._changed.wait()
+        self._changed.clear()
+        await changes.number_pending(self._db)
+        return _NUMBER_AFTER
+
+    async def _sweep_step(self) -> float:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SWEEP_EVERY):
+                await self._sweep_wanted.wait()
+        self._sweep_wanted.clear()
+        if self.held.trusted():
+            await self._sweep.run_once(synced=self._all_synced())
+            await self._sweep.clear_away()
+        return 0.2
+
+    def _all_synced(self) -> bool:
+        return all(self._synced.get(number) for number in range(len(self._watches)))
+
+    async def _follow(self, number: int, pods: watch.PodWatch) -> None:
+        async for seen in pods.stream():
+            if seen.kind is watch.Kind.SYNCED:
+                self._synced[number] = True
+                self._sweep_wanted.set()
+            self.observer.note(seen)

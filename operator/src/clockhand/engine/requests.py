@@ -1,0 +1,121 @@
+"""What people ask for beside the schedule, for every API alike: run now, cancel, retry.
+
+Each function works in the caller's transaction and writes its audit row there, so that an answer "done" and the record of
+who asked cannot part.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+import msgspec
+
+from clockhand import errors
+from clockhand.domain import documents, firing, spec, states
+from clockhand.engine import admit, fire, specs
+from clockhand.store import database, requests, runs
+from clockhand.store import firing as rows
+
+
+async def request_run(
+    connection: database.Connection,
+    *,
+    owner: str,
+    job_name: str,
+    name: str,
+    payload: object = msgspec.UNSET,
+    actor: str,
+    now: datetime,
+) -> uuid.UUID:
+    """Makes a manual run called `name` of a job; returns its id.
+
+    It takes its turn where the job runs one at a time. Raises NotFound without such a job, Conflict where the name is
+    taken or the job cannot run, InvalidInput for a payload that cannot be stored.
+    """
+    job = await requests.lock_job(connection, owner=owner, name=job_name)
+    if job is None:
+        raise errors.NotFound(f"no ScheduledJob {job_name!r} is known in this namespace")
+    if job.parked is not None:
+        raise errors.Conflict(f"ScheduledJob {job_name!r} cannot run: {job.parked}")
+    if await requests.name_taken(connection, owner=owner, name=name):
+        raise errors.Conflict(f"a run named {name!r} exists already")
+    if payload is not msgspec.UNSET:
+        documents.check_text(payload, at="spec.payload")
+        spec.check_payload(payload)
+    plan = specs.of(job.spec)
+    run = fire.new_run(
+        job_id=job.job_id,
+        name=name,
+        plan=plan,
+        slot=firing.Slot(now, states.RunState.BLOCKED, states.Reason.JOB_LIMIT),
+        kind=states.RunKind.MANUAL,
+        key=name,
+        payload=None if payload is msgspec.UNSET else payload,
+    )
+    if await requests.claim_key(connection, scope=str(job.job_id), key=name, run_id=run.run_id, now=now) != run.run_id:
+        raise errors.Conflict(f"a run named {name!r} exists already")
+    await rows.insert_runs(connection, [run], now=now)
+    await admit.promote_for(connection, [job.job_id], now=now)
+    asked = requests.Asked(owner, actor, "run", job_id=job.job_id, run_id=run.run_id)
+    await requests.audit(connection, asked, now=now)
+    return run.run_id
+
+
+async def cancel(
+    connection: database.Connection, *, owner: str, run_id: uuid.UUID, actor: str, now: datetime
+) -> states.RunState:
+    """Cancels a live run; returns Cancelled, or Stopping where an attempt has to end first.
+
+    Raises NotFound without such a run, Conflict where it is over.
+    """
+    found = await requests.lock_live(connection, owner=owner, run_id=run_id)
+    if found is None:
+        await _refuse_ended(connection, owner=owner, run_id=run_id)
+        raise errors.NotFound("no such run")
+    state = states.RunState(found.state)
+    if state in states.WAITING:
+        await runs.cancel_waiting(connection, run_ids=[run_id], reason=states.Reason.CANCELLED, now=now)
+        state = states.RunState.CANCELLED
+    else:
+        await runs.stop_open(connection, run_ids=[run_id], reason=states.Reason.CANCELLED, now=now)
+        state = states.RunState.STOPPING
+    asked = requests.Asked(owner, actor, "cancel", job_id=found.job_id, run_id=run_id)
+    await requests.audit(connection, asked, now=now)
+    return state
+
+
+async def retry(connection: database.Connection, *, owner: str, run_id: uuid.UUID, actor: str, now: datetime) -> None:
+    """Runs a Dead, Unknown or Cancelled run again under its own id; a Retrying one goes on at once.
+
+    Raises NotFound without such a run, Conflict for any other state.
+    """
+    found = await requests.lock_live(connection, owner=owner, run_id=run_id)
+    if found is not None:
+        if found.state != states.RunState.RETRYING:
+            raise errors.Conflict(f"the run is {found.state}: only a Retrying or an ended run can be retried")
+        await requests.retry_now(connection, run_id=run_id, now=now)
+        job_id = found.job_id
+    else:
+        job_id = await _redrive(connection, owner=owner, run_id=run_id, now=now)
+    await admit.promote_for(connection, [job_id], now=now)
+    asked = requests.Asked(owner, actor, "retry", job_id=job_id, run_id=run_id)
+    await requests.audit(connection, asked, now=now)
+
+
+async def _redrive(connection: database.Connection, *, owner: str, run_id: uuid.UUID, now: datetime) -> uuid.UUID:
+    stored = await requests.spec_of_ended(connection, owner=owner, run_id=run_id)
+    if stored is None:
+        raise errors.NotFound("no such run")
+    plan = specs.of(stored.spec)
+    back = await requests.redrive(connection, owner=owner, run_id=run_id, plan=plan, now=now)
+    if back is None:
+        raise errors.Conflict(f"the run is {stored.state}: make a new run of the job instead")
+    job_id: uuid.UUID = back.job_id
+    return job_id
+
+
+async def _refuse_ended(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> None:
+    ended = await requests.ended(connection, owner=owner, run_id=run_id)
+    if ended is not None:
+        raise errors.Conflict(f"the run is over: {ended.state}")

@@ -1,0 +1,93 @@
+"""Which shards this replica holds, and until when it may believe so.
+
+A lease is trusted by this process's own monotonic clock, from before the renewal was sent: a process that slept finds on
+waking that its time is over, before it does anything else. What it writes in spite of that is refused by the generation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+import structlog
+
+from clockhand import metrics
+from clockhand.domain import ids, sharding
+from clockhand.store import database, runs
+from clockhand.store import shards as rows
+
+log = structlog.get_logger(__name__)
+
+_MARGIN = 0.1
+"""Share of the lease given up for clock rates that differ and for statements already on their way."""
+
+
+class Shards:
+    """This replica's shard leases. `lease` is in seconds; renew at a third of it by calling `run_once`."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        *,
+        replica: str,
+        lease: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._replica = replica
+        self._lease = lease
+        self._clock = clock
+        self._generations: Mapping[int, int] = {}
+        self._trusted_until = float("-inf")
+
+    @property
+    def replica(self) -> str:
+        return self._replica
+
+    def holder(self) -> runs.Holder:
+        """What this replica may act on now; empty once its lease cannot be trusted any more."""
+        return runs.Holder(self._replica, self._generations if self.trusted() else {})
+
+    def trusted(self) -> bool:
+        """Whether the last renewal still covers this instant."""
+        return self._clock() < self._trusted_until
+
+    def holds(self, shard: int) -> bool:
+        """Whether this replica may act on `shard` at this instant."""
+        return shard in self._generations and self.trusted()
+
+    async def run_once(self) -> frozenset[int]:
+        """Renews, gives back and takes shards; returns those gained, whose open runs the caller goes through first."""
+        began = self._clock()
+        async with self._db.transaction() as connection:
+            await rows.stamp(connection, replica=self._replica)
+            held = dict(await rows.renew(connection, replica=self._replica, lease=self._lease))
+            view = await rows.view(connection, lease=self._lease)
+            wanted = sharding.preferred(range(ids.SHARDS), view.replicas, me=self._replica)
+            surplus = set(held) - wanted
+            if surplus:
+                await rows.release(connection, replica=self._replica, shards=surplus)
+            missing = (wanted & set(view.free)) - set(held)
+            taken = await self._take(connection, missing)
+        kept = {shard: generation for shard, generation in held.items() if shard not in surplus}
+        gained = frozenset(taken) | {s for s, g in kept.items() if self._generations.get(s) != g}
+        self._adopt({**kept, **taken}, began)
+        return gained
+
+    async def leave(self) -> None:
+        """Gives everything back, for a stop on purpose."""
+        self._adopt({}, float("-inf"))
+        async with self._db.transaction() as connection:
+            await rows.leave(connection, replica=self._replica)
+
+    async def _take(self, connection: database.Connection, shards: Collection[int]) -> Mapping[int, int]:
+        if not shards:
+            return {}
+        return await rows.take(connection, replica=self._replica, lease=self._lease, shards=shards)
+
+    def _adopt(self, generations: Mapping[int, int], began: float) -> None:
+        if len(generations) != len(self._generations):
+            log.info("shards_held", count=len(generations))
+        self._generations = generations
+        self._trusted_until = began + self._lease * (1 - _MARGIN)
+        metrics.SHARDS_HELD.set(len(generations))

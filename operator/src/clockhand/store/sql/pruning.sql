@@ -1,0 +1,31 @@
+-- name: weeks_in_use
+-- Weeks in which a live run is scheduled: it will need its partition to end in.
+SELECT DISTINCT date_trunc('week', scheduled_at) AS monday FROM live_runs WHERE scheduled_at < %(before)s;
+
+-- name: old_keys
+DELETE FROM idempotency_keys
+WHERE (scope, key) IN (SELECT scope, key FROM idempotency_keys WHERE stored_at < %(before)s LIMIT %(limit)s);
+
+-- name: old_audit
+DELETE FROM audit
+WHERE audit_id IN (SELECT audit_id FROM audit WHERE at < %(before)s ORDER BY audit_id LIMIT %(limit)s);
+
+-- name: deleted_jobs
+-- A deleted job's row stays as long as its history may be asked for by the job's name.
+DELETE FROM jobs
+WHERE job_id IN (
+    SELECT job_id FROM jobs
+    WHERE deleted_at < %(before)s AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
+    LIMIT %(limit)s);
+
+-- name: old_specs
+-- Specs that no job has now and no live run refers to, replaced longer ago than runs are kept.
+DELETE FROM job_specs
+WHERE spec_id IN (
+    SELECT old.spec_id FROM job_specs old
+    WHERE old.stored_at < %(before)s
+      AND NOT EXISTS (SELECT FROM jobs WHERE jobs.job_id = old.job_id AND jobs.spec_id = old.spec_id)
+      AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = old.job_id AND live_runs.spec_id = old.spec_id)
+      AND EXISTS (SELECT FROM job_specs newer
+                  WHERE newer.job_id = old.job_id AND newer.spec_id > old.spec_id AND newer.stored_at < %(before)s)
+    LIMIT %(limit)s);
