@@ -107,18 +107,14 @@ async def test_an_older_version_never_overwrites_a_newer(
     new = sighted.edited(old, priority=2)
     await mirrored.store(held, [new])
     await mirrored.store(held, [old])
-    await mirrored.store(
-        held, [sighted.replaced(sighted.deleted(old), resource_version=old.resource_version)]
-    )
+    await mirrored.store(held, [sighted.replaced(sighted.deleted(old), resource_version=old.resource_version)])
     found = await row(db, new)
     assert found.spec["priority"] == 2
     assert found.generation == 2
     assert found.deleted_at is None
 
 
-async def test_a_change_of_labels_is_no_edit(
-    db: database.Database, held: duties.Held, mirrored: mirror.Mirror
-) -> None:
+async def test_a_change_of_labels_is_no_edit(db: database.Database, held: duties.Held, mirrored: mirror.Mirror) -> None:
     seen = sighted.job()
     await mirrored.store(held, [seen])
     before = await row(db, seen)

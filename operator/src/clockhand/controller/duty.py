@@ -165,9 +165,7 @@ class MirrorDuty:
 class Parts:
     """The use cases that the duty drives."""
 
-    def __init__(
-        self, mirrored: mirror.Mirror, compared: resync.Resync, checked: templates.Templates
-    ) -> None:
+    def __init__(self, mirrored: mirror.Mirror, compared: resync.Resync, checked: templates.Templates) -> None:
         self.mirror = mirrored
         self.resync = compared
         self.templates = checked

@@ -30,9 +30,7 @@ class _Credentials:
         self._connection = connection
         self._noticed = noticed
 
-    async def __call__(
-        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         response = await self._send(request, send)
         if response.status == _UNAUTHORIZED and self._connection.bearer is not None:
             response.release()
@@ -41,9 +39,7 @@ class _Credentials:
         self._noticed()
         return response
 
-    async def _send(
-        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         if self._connection.server_name:
             request.server_hostname = self._connection.server_name
         if self._connection.bearer is not None:

@@ -37,9 +37,7 @@ _FULL_PAUSE = 0.05
 class Watch:
     """One thread that watches. `start` and `stop` once each; make another one to watch again."""
 
-    def __init__(
-        self, box: inbox.Inbox, *, kubeconfig: str | None = None, namespaces: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, box: inbox.Inbox, *, kubeconfig: str | None = None, namespaces: Sequence[str] = ()) -> None:
         self._box = box
         self._kubeconfig = kubeconfig
         self._namespaces = tuple(namespaces)

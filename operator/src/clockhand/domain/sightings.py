@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import conditions, pods
+from clockhand.domain import conditions
 from clockhand.domain import spec as specs
 
 MAX_NAME = 63
@@ -125,9 +125,7 @@ def ready(reading: Reading) -> conditions.Condition:
     if reading.suspended:
         message = "spec.suspend is true: no slot fires until it is false"
         return conditions.Condition(conditions.READY, conditions.TRUE, "Suspended", message)
-    return conditions.Condition(
-        conditions.READY, conditions.TRUE, "Scheduled", "slots fire when they fall due"
-    )
+    return conditions.Condition(conditions.READY, conditions.TRUE, "Scheduled", "slots fire when they fall due")
 
 
 def not_ready(fault: Fault) -> conditions.Condition:
@@ -140,8 +138,6 @@ def _read(sighting: Sighting, after: datetime) -> Reading:
         raise errors.InvalidInput("metadata.name", f"must be at most {MAX_NAME} characters")
     job = specs.parse(sighting.spec)
     template = None if job.template is None else msgspec.json.encode(job.template, order="deterministic")
-    if job.template is not None:
-        pods.render_template(job.template, namespace=sighting.namespace, job=sighting.name)
     return Reading(
         sighting,
         job,

@@ -182,9 +182,7 @@ class Mirror:
         await mirroring.edit_jobs(connection, rows, spec_ids, now=now)
         stored = await mirroring.lock_conditions(connection, spec_ids)
         shown = [
-            _shown(
-                reading, verdict, stored.get(reading.sighting.uid, []), locked[reading.sighting.uid], now=now
-            )
+            _shown(reading, verdict, stored.get(reading.sighting.uid, []), locked[reading.sighting.uid], now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.set_conditions(connection, shown, now=now)
@@ -204,8 +202,7 @@ class Mirror:
         spec_ids = await mirroring.add_specs(connection, [_spec(reading) for reading in readings], now=now)
         await mirroring.add_jobs(connection, rows, spec_ids)
         shown = [
-            _shown(reading, verdict, [], None, now=now)
-            for reading, verdict in zip(readings, verdicts, strict=True)
+            _shown(reading, verdict, [], None, now=now) for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.add_status(connection, shown, shards, now=now)
         return readings

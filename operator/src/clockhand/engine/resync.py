@@ -121,9 +121,7 @@ class Resync:
                 return missing, known
             after = page[-1].job_id
 
-    async def _delete(
-        self, held: duties.Held, missing: Sequence[mirroring.Listed], listing: _Listing
-    ) -> None:
+    async def _delete(self, held: duties.Held, missing: Sequence[mirroring.Listed], listing: _Listing) -> None:
         for start in range(0, len(missing), mirror.BATCH):
             batch = missing[start : start + mirror.BATCH]
             gate = asyncio.Semaphore(_GETS_AT_ONCE)

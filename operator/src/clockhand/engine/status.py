@@ -114,9 +114,7 @@ class StatusWriter:
             return rows.Written(one.job_id, one.version, digest, patched=False)
         try:
             async with gate:
-                await self._calls.patch_status(
-                    one.owner.removeprefix("k8s/"), one.name, status, uid=str(one.job_id)
-                )
+                await self._calls.patch_status(one.owner.removeprefix("k8s/"), one.name, status, uid=str(one.job_id))
         except errors.NotFound:
             # the mirror will hear of it; there is nothing to show it on
             return rows.Written(one.job_id, one.version, None, patched=False)

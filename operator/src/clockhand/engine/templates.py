@@ -115,9 +115,7 @@ class Templates:
             self._remember(key, verdict)
         for start in range(0, len(job_ids), _STORED_AT_ONCE):
             await self._keep(held, template_hash, job_ids[start : start + _STORED_AT_ONCE], verdict)
-        log.debug(
-            "template_checked", owner=owner, template=template_hash.hex()[:_HASH_TEXT], valid=verdict.status
-        )
+        log.debug("template_checked", owner=owner, template=template_hash.hex()[:_HASH_TEXT], valid=verdict.status)
 
     async def _ask(self, namespace: str, job: str, template: dict[str, object]) -> Verdict:
         try:
@@ -136,9 +134,7 @@ class Templates:
         while len(self._verdicts) > _REMEMBERED:
             self._verdicts.popitem(last=False)
 
-    async def _keep(
-        self, held: duties.Held, template_hash: bytes, job_ids: Sequence[UUID], verdict: Verdict
-    ) -> None:
+    async def _keep(self, held: duties.Held, template_hash: bytes, job_ids: Sequence[UUID], verdict: Verdict) -> None:
         async with self._db.transaction() as connection:
             await duties.hold(connection, held)
             now = await database.now(connection)

@@ -27,9 +27,7 @@ class Held:
 
 async def take(connection: database.Connection, duty: str, *, replica: str, lease: timedelta) -> Held | None:
     """The duty, if it was free or its lease had run out."""
-    row = await database.fetch_one(
-        connection, "duties.take", {"duty": duty, "replica": replica, "lease": lease}
-    )
+    row = await database.fetch_one(connection, "duties.take", {"duty": duty, "replica": replica, "lease": lease})
     return Held(duty, replica, row.generation) if row else None
 
 

@@ -99,9 +99,7 @@ async def known(connection: database.Connection, job_ids: Collection[UUID]) -> M
     """What is stored of these objects."""
     rows = await database.fetch(connection, "mirroring.known", {"job_ids": list(job_ids)})
     return {
-        row.job_id: Known(
-            row.generation, row.resource_version, row.labels, row.parked, row.deleted_at is not None
-        )
+        row.job_id: Known(row.generation, row.resource_version, row.labels, row.parked, row.deleted_at is not None)
         for row in rows
     }
 
@@ -139,9 +137,7 @@ async def count_owners(connection: database.Connection, made: Mapping[str, int])
     return {row.owner: row.jobs_made for row in rows}
 
 
-async def add_specs(
-    connection: database.Connection, specs: Sequence[Spec], *, now: datetime
-) -> Mapping[UUID, int]:
+async def add_specs(connection: database.Connection, specs: Sequence[Spec], *, now: datetime) -> Mapping[UUID, int]:
     """Stores specs; returns the id of each by its job."""
     parameters = {
         "job_ids": [spec.job_id for spec in specs],
@@ -156,9 +152,7 @@ async def add_specs(
     return {row.job_id: row.spec_id for row in rows}
 
 
-async def add_jobs(
-    connection: database.Connection, rows: Sequence[Row], spec_ids: Mapping[UUID, int]
-) -> None:
+async def add_jobs(connection: database.Connection, rows: Sequence[Row], spec_ids: Mapping[UUID, int]) -> None:
     """Inserts new jobs; their watermark is the instant of creation."""
     parameters = _columns(rows, spec_ids) | {
         "owners": [row.owner for row in rows],
@@ -201,9 +195,7 @@ async def touch_jobs(
     await database.execute(connection, "mirroring.touch_jobs", parameters)
 
 
-async def delete_jobs(
-    connection: database.Connection, versions: Mapping[UUID, int], *, now: datetime
-) -> None:
+async def delete_jobs(connection: database.Connection, versions: Mapping[UUID, int], *, now: datetime) -> None:
     """Marks jobs as deleted, as of the given resource versions."""
     parameters = {"job_ids": list(versions), "resource_versions": list(versions.values()), "now": now}
     await database.execute(connection, "mirroring.delete_jobs", parameters)
@@ -246,9 +238,7 @@ def _conditions(shown: Sequence[Shown], now: datetime) -> dict[str, Any]:
 
 async def park_jobs(connection: database.Connection, job_ids: Collection[UUID], *, sentence: str) -> None:
     """Stops jobs from firing; `sentence` says why."""
-    await database.execute(
-        connection, "mirroring.park_jobs", {"job_ids": list(job_ids), "sentence": sentence}
-    )
+    await database.execute(connection, "mirroring.park_jobs", {"job_ids": list(job_ids), "sentence": sentence})
 
 
 async def page(
