@@ -42,6 +42,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The aggregated API for runs."""
     runs_service: str = "clockhand-runs"
     """The Service (and the Secret's stem) of the aggregated API."""
+    runs_tls_cert: str | None = None
+    """A certificate file (PEM) to serve runs with; None: one is made and kept in the Secret."""
+    runs_tls_key: str | None = None
+    """The key file of that certificate."""
     own_namespace: str = "clockhand-system"
     """Where this process runs."""
     log_format: str = "json"
@@ -62,6 +66,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
             mistakes.append(f"{variable(field)}: {error}")
     if "database_url" not in values:
         mistakes.append(f"{variable('database_url')}: missing; give a libpq URI such as postgresql://host/clockhand")
+    if ("runs_tls_cert" in values) != ("runs_tls_key" in values):
+        mistakes.append(f"{variable('runs_tls_cert')}: needs {variable('runs_tls_key')} beside it, and the other way round")
     if mistakes:
         raise errors.InvalidInput("", "; ".join(mistakes))
     return Settings(**values)
@@ -126,6 +132,8 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "health_port": _whole(0, 65535),
     "runs_port": _whole(0, 65535),
     "runs_service": str,
+    "runs_tls_cert": str,
+    "runs_tls_key": str,
     "own_namespace": str,
     "log_format": _one_of("json", "text"),
 }

@@ -33,10 +33,11 @@ _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "
 class Database:
     """A pool of connections to one database. Open it before use; `url` is a libpq connection string or URI.
 
-    `options=False` leaves out session settings at connect, which a transaction pooler refuses.
+    `options=False` leaves out session settings at connect, which a transaction pooler refuses. `patience` is how many
+    seconds a caller waits for a connection.
     """
 
-    def __init__(self, url: str, *, size: int, name: str, options: bool = True) -> None:
+    def __init__(self, url: str, *, size: int, name: str, options: bool = True, patience: float = 10) -> None:
         keywords: dict[str, Any] = {
             "application_name": f"clockhand-{name}",
             "connect_timeout": 5,
@@ -50,7 +51,7 @@ class Database:
             min_size=1,
             max_size=size,
             open=False,
-            timeout=10,
+            timeout=patience,
             max_idle=60,
             reconnect_timeout=5,
             name=name,
@@ -110,7 +111,7 @@ def _translated() -> Any:
     try:
         yield
     except psycopg_pool.PoolTimeout as error:
-        raise errors.Unavailable("no database connection within 10 s") from error
+        raise errors.Unavailable("no database connection could be had in time") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise errors.Unavailable("the database is read-only: connected to a standby?") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:

@@ -1,7 +1,7 @@
 """The serving certificate, made and renewed without anybody's help and shared by all replicas.
 
-A CA and a leaf lie in a Secret; whoever finds it missing or old writes new ones, and of two that do so at once the loser reads
-what the winner wrote. The CA goes into the APIService, by which the front API server then verifies every replica.
+A CA and a leaf lie in a Secret; whoever finds it missing or old writes new ones, and of two that do so at once the loser
+reads what the winner wrote. The CA goes into the APIService, by which the front API server then verifies every replica.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Who is asking: the front API server speaking for a user, or a client with a token of its own.
 
 Identity headers are worth nothing by themselves: anybody who can reach the port could name any user in them. They count
-only on a connection whose client certificate was signed by the request-header CA (the TLS context trusts no other) and has an
-allowed common name. Authorisation is asked for here too, for every call on data, although the front server has already given
-its own: a mistake in the trust set up between the two would otherwise open everything. The answer is kept for ten seconds.
+only on a connection whose client certificate was signed by the request-header CA (the TLS context trusts no other) and has
+an allowed common name. Authorisation is asked for here too, for every call on data, although the front server has already
+given its own: a mistake in the trust set up between the two would otherwise open everything. The answer is kept for ten
+seconds.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _SPEC = _object(
     {
         "job": _text("The name of the ScheduledJob in the same namespace."),
         "payload": {
-            "description": "Any JSON of at most 64 KiB that takes the place of the job's payload; shown by a get of one run.",
+            "description": "Any JSON of at most 64 KiB in place of the job's payload; shown by a get of one run.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
         "kind": _text("Why the run exists.", enum=[str(kind) for kind in states.RunKind], readOnly=True),
