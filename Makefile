@@ -1,0 +1,69 @@
+# Every chore is one target; CI runs `make test` and nothing else.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+N ?= 5
+SUITE ?= all
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.PHONY: help install lock demo test check unit integration e2e faults mutants bench cluster-up cluster-down generate fmt
+
+help: ## Say what there is to do
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: .venv/.installed ## Make .venv with everything in it
+.venv/.installed: requirements-dev.lock pyproject.toml
+	python3 -m venv .venv
+	.venv/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	.venv/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: install ## Lock the dependencies again, with hashes and no addresses
+	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  pyproject.toml -o requirements.lock
+	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group dev pyproject.toml -o requirements-dev.lock
+
+check: install ## Lint, types, import borders, generated files
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) -m tests.support.generated --check
+
+generate: install ## Write the generated files: CRD, schema, state machine
+	$(PY) -m tests.support.generated
+
+fmt: install ## Format the code
+	.venv/bin/ruff check -q --fix --exit-zero .
+	.venv/bin/ruff format -q .
+
+unit: install ## Pure tests, in seconds
+	$(PY) -m pytest -q tests/unit
+
+integration: install ## Tests on a real PostgreSQL
+	$(PY) -m pytest -q tests/integration
+
+e2e: install ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
+	$(PY) -m pytest -q tests/e2e
+
+test: check ## Everything
+	$(PY) -m pytest -q tests/unit tests/integration tests/e2e
+
+faults: install ## Kill, stop and cut at every step, N times each (N=20)
+	$(PY) -m tests.faults run --times $(N)
+
+mutants: install ## Take each guard away and see that the checks notice
+	$(PY) -m tests.faults mutants
+
+bench: install ## Measure, beside a baseline: SUITE=pods, list, ... or all
+	$(PY) -m benchmarks $(SUITE)
+
+cluster-up: install ## A real Kubernetes for tests; prints how to use it
+	$(PY) -m tests.e2e.cluster up
+
+cluster-down: install ## Take it away again, with all its traces
+	$(PY) -m tests.e2e.cluster down
+
+demo: install ## From a clone to a run in `kubectl get runs -w`
+	$(PY) -m tests.e2e.cluster demo
