@@ -251,9 +251,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert schedule.parse(text).next_after(after) > after
 
 
-def test_end_of_time_is_refused_and_not_a_crash() -> None:
+@pytest.mark.parametrize("expression", ["0 0 * * *", "0 0 1 1 *", "0 0 L 2 MON#2", "* * * * *"])
+def test_end_of_time_is_refused_and_not_a_crash(expression: str) -> None:
     with pytest.raises(errors.InvalidInput, match="has no instant in 40 years"):
-        schedule.parse("0 0 * * *").next_after(at("9999-12-31T12:00"))
+        schedule.parse(expression, zone=NEW_YORK).next_after(at("9999-12-31T12:00"))
 
 
 def test_equal_schedules_are_one() -> None:

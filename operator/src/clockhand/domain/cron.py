@@ -163,6 +163,17 @@ class Cron:
             total -= self._rank(since)
         return total
 
+    def time_from(self, seconds: int) -> int | None:
+        """The first time of day at or after `seconds` since midnight, None where the rest of the day has none."""
+        hour, rest = divmod(seconds, 3600)
+        index = bisect_left(self.hours, hour)
+        if index < len(self.hours) and self.hours[index] == hour:
+            later = bisect_left(self.minutes, -(-rest // 60))
+            if later < len(self.minutes):
+                return hour * 3600 + self.minutes[later] * 60
+            index += 1
+        return self.hours[index] * 3600 + self.minutes[0] * 60 if index < len(self.hours) else None
+
     def matches(self, wall: int) -> bool:
         return self.count(wall, wall + 1) == 1
 
@@ -220,21 +231,20 @@ def read(expression: str) -> Cron:
     return cron
 
 
-def walkable(cron: Cron) -> tuple[str, ...]:
-    """Plain expressions whose union is this one, each free of the forms that cron libraries read differently.
+def walkable(days: Days) -> tuple[str, ...]:
+    """Plain expressions for midnight whose union is these days, without forms that libraries read differently.
 
     A library that walks them needs no opinion on "either day field", on mixed lists or on equal ranges.
     """
-    days, head = cron.days, f"{_join(cron.minutes, _MINUTE)} {_join(cron.hours, _HOUR)}"
     months = _join(sorted(days.months), _MONTH)
     if days.dates is None and days.weekdays is None:
-        return (f"{head} * {months} *",)
+        return (f"0 0 * {months} *",)
     dates = [_join(sorted(days.dates), _DAY)] if days.dates else []
     dates += ["L"] * days.last + [f"{date}W" for date in sorted(days.nearest)]
     weekdays = [_join(sorted(days.weekdays), _WEEKDAY)] if days.weekdays else []
     weekdays += [f"{day}#{nth}" if nth else f"L{day}" for day, nth in sorted(days.nth)]
-    by_date = [f"{head} {date} {months} *" for date in dates]
-    return (*by_date, *(f"{head} * {months} {day}" for day in weekdays))
+    by_date = [f"0 0 {date} {months} *" for date in dates]
+    return (*by_date, *(f"0 0 * {months} {day}" for day in weekdays))
 
 
 def _split(expression: str) -> list[str]:

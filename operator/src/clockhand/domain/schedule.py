@@ -1,9 +1,9 @@
 """When a job is due: instants of a cron expression in a time zone, right also where clocks change.
 
-croniter finds the next time on a wall that never jumps; it is wrong at many clock changes, so this module
-maps wall times to instants itself, one stretch of constant offset at a time (`zones`). Counting and listing
-missed slots use the value sets of the expression (`cron`) instead of a walk, so that a job which was off for
-a year costs no more than one which was off for an hour. All four questions speak of the same set of instants.
+croniter finds the next day on a calendar whose clock never jumps; it is wrong at many clock changes, so this
+module maps wall times to instants itself, one stretch of constant offset at a time (`zones`). Counting and
+listing missed slots use the value sets of the expression (`cron`) instead of a walk, so that a job which was off
+for a year costs no more than one which was off for an hour. All four questions speak of the same instants.
 
 A schedule bound to a time of day (neither minute nor hour starts with `*`) runs straight after a gap that
 swallowed it, and once where a wall time comes twice. Any other schedule follows real time.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from croniter import CroniterBadDateError, croniter
+from croniter import croniter
 
 from clockhand import errors
 from clockhand.domain import cron as crons
@@ -60,15 +60,11 @@ class Schedule:
             total += low <= stretch.start < high and self._runs_after_gap(stretch)
         return total
 
-    def last_before_or_at(
-        self, instant: datetime.datetime, *, after: datetime.datetime
-    ) -> datetime.datetime | None:
+    def last_before_or_at(self, instant: datetime.datetime, *, after: datetime.datetime) -> datetime.datetime | None:
         """The newest slot in (after, instant], None where there is none."""
         return next(iter(self.newest(1, after=after, until=instant)), None)
 
-    def newest(
-        self, n: int, *, after: datetime.datetime, until: datetime.datetime
-    ) -> tuple[datetime.datetime, ...]:
+    def newest(self, n: int, *, after: datetime.datetime, until: datetime.datetime) -> tuple[datetime.datetime, ...]:
         """The newest `n` slots in (after, until], oldest first."""
         slots = itertools.islice(self._descending(_second(after) + 1, _second(until) + 1), n)
         return tuple(_moment(slot) for slot in reversed(list(slots)))
@@ -117,34 +113,53 @@ def parse(expression: str, *, zone: str = "UTC", gap: str = "RunAfter", overlap:
 
 
 class _Walk:
-    """croniter over the wall, with a budget: asked again only when its last answer no longer serves."""
+    """The wall, forwards, with a budget: asked again only when the last answer no longer serves."""
 
     def __init__(self, cron: crons.Cron) -> None:
-        self._walkers = [copy.copy(walker) for walker in _walkers(cron)]
+        self._cron = cron
         self._steps = 0
         self._asked = 0
         self._found: int | None = None
 
     def first_at_or_after(self, wall: int) -> int:
         if self._found is None or not self._asked <= wall <= self._found:
-            self._asked, self._found = wall, min(self._ask(walker, wall) for walker in self._walkers)
+            self._asked, self._found = wall, self._ask(wall)
         return self._found
 
-    def _ask(self, walker: croniter, wall: int) -> int:
+    def _ask(self, wall: int) -> int:
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise _never()
-        before = _WALL_EPOCH + datetime.timedelta(seconds=wall - 1)
-        try:
-            found: datetime.datetime = walker.get_next(datetime.datetime, start_time=before)
-        except CroniterBadDateError:
-            return wall + 2 * _HORIZON
-        return (found - _WALL_EPOCH) // _SECOND
+        today, seconds = divmod(wall, crons.DAY)
+        day = _day_from(self._cron.days, today)
+        time = self._cron.time_from(seconds if day == today else 0)
+        if time is None:
+            day, time = _day_from(self._cron.days, today + 1), self._cron.time_from(0)
+        assert time is not None, "every day has a first time"
+        return day * crons.DAY + time
+
+
+@lru_cache(maxsize=32_768)
+def _day_from(days: crons.Days, day: int) -> int:
+    """The first matching day at or after `day`, as croniter finds it; most schedules share their days."""
+    if days.every:
+        return day
+    return min(_ask_croniter(walker, day) for walker in _walkers(days))
+
+
+def _ask_croniter(walker: croniter, day: int) -> int:
+    before = _WALL_EPOCH + datetime.timedelta(days=day) - _SECOND
+    try:
+        # a copy, since a walker keeps its place and threads share the original
+        found: datetime.datetime = copy.copy(walker).get_next(datetime.datetime, start_time=before)
+    except (ValueError, OverflowError):  # no such date in time, or none before the year 10000
+        return day + 2 * HORIZON_YEARS * 366
+    return (found - _WALL_EPOCH).days
 
 
 @lru_cache(maxsize=4_096)
-def _walkers(cron: crons.Cron) -> tuple[croniter, ...]:
-    expressions = crons.walkable(cron)
+def _walkers(days: crons.Days) -> tuple[croniter, ...]:
+    expressions = crons.walkable(days)
     return tuple(croniter(text, _WALL_EPOCH, max_years_between_matches=HORIZON_YEARS) for text in expressions)
 
 
