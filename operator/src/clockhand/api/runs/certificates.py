@@ -44,7 +44,7 @@ class Serving:
 class _Stored:
     serving: Serving
     ca_key: bytes
-    resource_version: str
+    secret: dict[str, Any]
     kind: str  # of a Secret, which cannot be changed
 
 
@@ -86,19 +86,20 @@ class SecretCertificate:
 
     async def _write(self, serving: Serving, ca_key: bytes, stored: _Stored | None) -> None:
         texts = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": serving.ca, "ca.key": ca_key}
-        metadata: dict[str, Any] = {"name": self._name}
-        if stored is not None:
-            metadata["resourceVersion"] = stored.resource_version
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": stored.kind if stored else "kubernetes.io/tls",
-            "metadata": metadata,
-            "data": {key: base64.b64encode(text).decode() for key, text in texts.items()},
-        }
+        data = {key: base64.b64encode(text).decode() for key, text in texts.items()}
         if stored is None:
+            metadata = {"name": self._name}
+            body = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": "kubernetes.io/tls",
+                "metadata": metadata,
+                "data": data,
+            }
             await self._client.write("POST", self._secrets, clients.encode(body))
         else:
+            # whole, with the version that was read: a write of another replica in between is a conflict
+            body = {**stored.secret, "data": data}
             await self._client.write("PUT", f"{self._secrets}/{clients.path_part(self._name)}", clients.encode(body))
 
 
