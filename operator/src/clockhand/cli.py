@@ -63,6 +63,14 @@ def api(runs: bool) -> None:
     _run(app.serve)
 
 
+@clockhand.command()
+def crds() -> None:
+    """Print the CustomResourceDefinitions that this release needs."""
+    from clockhand.domain import crd
+
+    click.echo(crd.text(), nl=False)
+
+
 async def _migrate(settings: config.Settings, *, check: bool) -> None:
     from clockhand.store import database, migrations, partitions
 

@@ -99,10 +99,12 @@ def _stopped(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, now: datetime) ->
     if unseen and _at_most_once(job):
         return _over(run, states.RunState.UNKNOWN, states.Reason.OUTCOME_UNSEEN, f"stopped: {reason}")
     if reason in _TIMEOUTS:
-        return _failed(job, run, dataclasses.replace(end, reason=reason, exit_code=None), now)
+        seen = None if unseen else end.message
+        return _failed(job, run, dataclasses.replace(end, reason=reason, exit_code=None, message=seen), now)
+    message = None if unseen else end.message  # that its pod went away is what stopping it means
     if reason == states.Reason.RUN_TIMEOUT:
-        return _over(run, states.RunState.DEAD, reason, end.message)
-    return _over(run, states.RunState.CANCELLED, reason, end.message)
+        return _over(run, states.RunState.DEAD, reason, message)
+    return _over(run, states.RunState.CANCELLED, reason, message)
 
 
 def _failed(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, now: datetime) -> Verdict:

@@ -338,7 +338,7 @@ def _record(row: Any, item: Ended, log_tail: str | None) -> runs.AttemptRecord:
         attempt=row.attempt,
         claimed_at=row.claimed_at,
         started_at=row.started_at,
-        outcome="TimedOut" if timed_out else _RECORDED[end.ending],
+        outcome="TimedOut" if timed_out else "Stopped" if row.stop_reason else _RECORDED[end.ending],
         reason=row.stop_reason or end.reason or end.ending.value,
         exit_code=end.exit_code,
         message=end.message,

@@ -15,6 +15,7 @@ log = structlog.get_logger(__name__)
 
 _LEASE = timedelta(minutes=10)
 _KEYS_KEPT = timedelta(days=1)
+_WEEK = timedelta(weeks=1)  # the window that is kept made begins a week before what is asked for
 _EVERY = 60.0
 _PARTITIONS_EVERY = timedelta(hours=1)
 
@@ -66,7 +67,7 @@ class Prune:
 
     async def _drop_partitions(self, before: datetime) -> None:
         async with self._db.transaction() as connection:
-            expired = await partitions.expired(connection, before)
+            expired = await partitions.expired(connection, before - _WEEK)
             in_use = await pruning.weeks_in_use(connection, before)
         for parent, name in expired:
             if partitions.week_of(name) in in_use:
