@@ -6,6 +6,9 @@ N ?= 5
 SUITE ?= all
 export PYTHONDONTWRITEBYTECODE ?= 1
 
+# a cluster of our own, unless KUBECONFIG names one
+cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
+
 .PHONY: help install lock demo test check unit integration e2e faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
@@ -45,10 +48,10 @@ integration: install ## Tests on a real PostgreSQL
 	$(PY) -m pytest -q tests/integration
 
 e2e: install ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
+	$(cluster)
 	$(PY) -m pytest -q tests/e2e
 
-test: check ## Everything
-	$(PY) -m pytest -q tests/unit tests/integration tests/e2e
+test: check unit integration e2e ## Everything
 
 faults: install ## Kill, stop and cut at every step, N times each (N=20)
 	$(PY) -m tests.faults run --times $(N)
@@ -66,4 +69,5 @@ cluster-down: install ## Take it away again, with all its traces
 	$(PY) -m tests.e2e.cluster down
 
 demo: install ## From a clone to a run in `kubectl get runs -w`
-	$(PY) -m tests.e2e.cluster demo
+	$(cluster)
+	$(PY) -m tests.e2e.demo
