@@ -56,6 +56,11 @@ class MirrorDuty:
         """Seconds since the watch was last known to live; 0 where this replica does not watch."""
         return self._watch.activity_age if self._watch else 0.0
 
+    @property
+    def watching(self) -> bool:
+        """Whether this replica holds the duty, has compared once and watches."""
+        return self._watch is not None
+
     async def run(self) -> None:
         """Until cancelled; frees the duty on the way out."""
         while True:

@@ -17,6 +17,7 @@ from typing import Any
 import kopf
 import structlog
 import uvloop
+from kopf._cogs.structs import references
 from kopf._core.engines import peering
 from kopf._core.reactor import inventory
 
@@ -105,16 +106,33 @@ class Watch:
             await asyncio.sleep(_BEAT_SECONDS)
 
     async def _watch(self) -> None:
-        await kopf.operator(
-            registry=self._registry(),
-            settings=settings(),
-            memories=_Forgetful(),
-            identity=peering.Identity("clockhand"),
-            standalone=True,
-            clusterwide=not self._namespaces,
-            namespaces=self._namespaces,
-            stop_flag=self._stop,
-        )
+        """Until `stop`, a failure, or the finding that there is nothing to watch."""
+        found = references.Insights()
+        ending = asyncio.Event()
+        checking = asyncio.create_task(self._end_if_blind(found, ending))
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=settings(),
+                memories=_Forgetful(),
+                insights=found,
+                identity=peering.Identity("clockhand"),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                stop_flag=ending,
+            )
+        finally:
+            checking.cancel()
+
+    async def _end_if_blind(self, found: references.Insights, ending: asyncio.Event) -> None:
+        """kopf looks once which resources there are. Where ours was not served at that moment it would never watch."""
+        await found.ready_resources.wait()
+        if found.watched_resources:
+            await self._stop.wait()
+        else:
+            log.warning("watch_found_no_resource")
+        ending.set()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
