@@ -45,7 +45,6 @@ class _Stored:
     serving: Serving
     ca_key: bytes
     secret: dict[str, Any]
-    kind: str  # of a Secret, which cannot be changed
 
 
 class SecretCertificate:
@@ -81,8 +80,7 @@ class SecretCertificate:
         secret = msgspec.json.decode(answer)
         data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
         serving = Serving(data.get("tls.crt", b""), data.get("tls.key", b""), data.get("ca.crt", b""))
-        version = secret["metadata"]["resourceVersion"]
-        return _Stored(serving, data.get("ca.key", b""), version, secret.get("type") or "Opaque")
+        return _Stored(serving, data.get("ca.key", b""), secret)
 
     async def _write(self, serving: Serving, ca_key: bytes, stored: _Stored | None) -> None:
         texts = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": serving.ca, "ca.key": ca_key}
