@@ -39,7 +39,7 @@ def test_every_state_has_a_row() -> None:
 
 
 def test_live_and_over_part_the_states() -> None:
-    assert states.LIVE | states.OVER == set(S)
+    assert set(S) == states.LIVE | states.OVER
     assert not states.LIVE & states.OVER
     assert {state for state in S if state.is_over} == states.OVER
     assert states.WAITING | states.ATTEMPT_OPEN == states.LIVE
@@ -47,7 +47,7 @@ def test_live_and_over_part_the_states() -> None:
 
 
 def test_a_claim_needs_no_place_of_its_own() -> None:
-    assert states.HOLDS_PLACE == states.ATTEMPT_OPEN | {S.QUEUED}
+    assert states.ATTEMPT_OPEN | {S.QUEUED} == states.HOLDS_PLACE
 
 
 @pytest.mark.parametrize("start", sorted(states.LIVE))

@@ -136,7 +136,8 @@ def _replacing(
     chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
 ) -> tuple[list[Slot], list[Skip], bool]:
     superseded = _summary(chosen[:-1], states.SkipReason.CATCH_UP)
-    if any(run.state in states.ATTEMPT_OPEN for run in live):
+    # a Queued one may be claimed at this moment: only rows that hold no place are certain to be gone at once
+    if any(run.state in states.HOLDS_PLACE for run in live):
         successor = Slot(chosen[-1], states.RunState.BLOCKED, states.Reason.WAITS_FOR_STOP)
     else:
         successor = Slot(chosen[-1], states.RunState.QUEUED)
@@ -153,14 +154,14 @@ def _waiting(
     slots: list[Slot] = []
     full: list[datetime] = []
     for slot in chosen:
-        if in_order and slots:
-            slots.append(Slot(slot, states.RunState.BLOCKED, states.Reason.IN_ORDER, serial=True))
-        elif places is None or (taken < places and not waiting):
+        behind = in_order and bool(slots)
+        if not behind and (places is None or (taken < places and not waiting)):
             taken += 1
             slots.append(Slot(slot, states.RunState.QUEUED, serial=in_order))
-        elif waiting < job.queue_limit:
+        elif places is None or waiting < job.queue_limit:
             waiting += 1
-            slots.append(Slot(slot, states.RunState.BLOCKED, states.Reason.JOB_LIMIT, serial=in_order))
+            reason = states.Reason.IN_ORDER if behind else states.Reason.JOB_LIMIT
+            slots.append(Slot(slot, states.RunState.BLOCKED, reason, serial=in_order))
         else:
             full.append(slot)
     return slots, _summary(full, states.SkipReason.QUEUE_FULL)

@@ -112,7 +112,7 @@ def _failed(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, now: datetime) -> 
     if end.ending is Ending.REFUSED:
         return _over(charged, states.RunState.DEAD, states.Reason.POD_REFUSED, end.message)
     action = _action(job.retry.rules, end.exit_code)
-    if action is spec.RuleAction.IGNORE:
+    if action is spec.RuleAction.IGNORE and not _at_most_once(job):
         return _disrupted(job, run, end, now)
     if action is spec.RuleAction.FAIL:
         return _over(charged, states.RunState.DEAD, states.Reason.FAIL_RULE, _told(end))

@@ -15,7 +15,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import admission, firing, ids, spec, states
-from clockhand.engine import specs
+from clockhand.engine import admit, specs
 from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
@@ -85,6 +85,8 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
     await rows.insert_skips(connection, skips, now=now)
     await rows.advance(connection, moves)
     await rows.show_fired(connection, runs, now=now)
+    # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
+    await admit.promote_for(connection, replaced, now=now)
     _count(made, skips)
 
 
