@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import aiohttp
 import kopf
 import structlog
 import uvloop
@@ -33,6 +34,7 @@ _FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
 _STEADY_SECONDS = 120.0
 _BEAT_SECONDS = 1.0
 _FULL_PAUSE = 0.05
+_GOODBYE_SECONDS = 0.25
 
 
 class Watch:
@@ -47,6 +49,7 @@ class Watch:
         self._stop = asyncio.Event()
         self._closed = threading.Event()
         self._beat = self._activity = time.monotonic()
+        self._sessions: list[aiohttp.ClientSession] = []
 
     def start(self) -> None:
         self._thread.start()
@@ -124,6 +127,7 @@ class Watch:
             )
         finally:
             checking.cancel()
+            await self._close_sessions()
 
     async def _end_if_blind(self, found: references.Insights, ending: asyncio.Event) -> None:
         """kopf looks once which resources there are. Where ours was not served at that moment it would never watch."""
@@ -134,6 +138,12 @@ class Watch:
             log.warning("watch_found_no_resource")
         ending.set()
 
+    async def _close_sessions(self) -> None:
+        """kopf closes them only where it ends as it likes to; TLS takes a moment to say goodbye."""
+        while self._sessions:
+            await self._sessions.pop().close()
+        await asyncio.sleep(_GOODBYE_SECONDS)
+
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(self._log_in)
@@ -142,9 +152,11 @@ class Watch:
 
     async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
         try:
-            return await login.log_in(self._kubeconfig, self._noticed)
+            credentials = await login.log_in(self._kubeconfig, self._noticed)
         except errors.ClockhandError as error:
             raise kopf.TemporaryError(str(error), delay=_FIRST_BACKOFF) from error
+        self._sessions.append(credentials.aiohttp_session)
+        return credentials
 
     def _noticed(self) -> None:
         self._activity = time.monotonic()

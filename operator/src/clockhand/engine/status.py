@@ -77,23 +77,16 @@ class StatusWriter:
         left = self._budget.left()
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            due = await rows.dirty(
-                connection,
-                shards,
-                written_before=now - self._pause,
-                urgent_only=left == 0,
-                batch=max(left, URGENT_BATCH),
-            )
-        chosen = _within(due, left)
-        if not chosen:
+            due = await rows.dirty(connection, shards, written_before=now - self._pause, batch=URGENT_BATCH, usual=left)
+        if not due:
             return 0
         gate = asyncio.Semaphore(_PATCHES_AT_ONCE)
-        outcomes = await asyncio.gather(*(self._write(one, gate) for one in chosen))
-        return await self._keep(chosen, outcomes)
+        outcomes = await asyncio.gather(*(self._write(one, gate) for one in due))
+        return await self._keep(due, outcomes)
 
-    async def _keep(self, chosen: Sequence[rows.Dirty], outcomes: Sequence[rows.Written | None]) -> int:
+    async def _keep(self, due: Sequence[rows.Dirty], outcomes: Sequence[rows.Written | None]) -> int:
         done = [outcome for outcome in outcomes if outcome is not None]
-        later = [one.job_id for one, outcome in zip(chosen, outcomes, strict=True) if outcome is None]
+        later = [one.job_id for one, outcome in zip(due, outcomes, strict=True) if outcome is None]
         patched = sum(outcome.patched for outcome in done)
         self._budget.spend(patched)
         async with self._db.transaction() as connection:
@@ -122,12 +115,6 @@ class StatusWriter:
             log.info("status_postponed", owner=one.owner, job=one.name, error=str(error))
             return None
         return rows.Written(one.job_id, one.version, digest, patched=True)
-
-
-def _within(due: Sequence[rows.Dirty], left: int) -> Sequence[rows.Dirty]:
-    urgent = [one for one in due if one.urgent]
-    usual = [one for one in due if not one.urgent]
-    return (*urgent, *usual[: max(0, left - len(urgent))])
 
 
 def status_of(one: rows.Dirty) -> dict[str, Any]:

@@ -42,20 +42,10 @@ class Written:
 
 
 async def dirty(
-    connection: database.Connection,
-    shards: Collection[int],
-    *,
-    written_before: datetime,
-    urgent_only: bool,
-    batch: int,
+    connection: database.Connection, shards: Collection[int], *, written_before: datetime, batch: int, usual: int
 ) -> Sequence[Dirty]:
-    """Objects of `shards` to write: urgent ones, and others last written before an instant."""
-    parameters = {
-        "shards": sorted(shards),
-        "written_before": written_before,
-        "urgent_only": urgent_only,
-        "batch": batch,
-    }
+    """Objects of `shards` to write: up to `batch` urgent ones, then up to `usual` others last written before an instant."""
+    parameters = {"shards": sorted(shards), "written_before": written_before, "batch": batch, "usual": usual}
     return [Dirty(*row) for row in await database.fetch(connection, "status.dirty", parameters)]
 
 

@@ -70,7 +70,7 @@ CREATE TABLE jobs (
     shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),
     generation      bigint NOT NULL,
     resource_version bigint NOT NULL,
-    spec_id         bigint NOT NULL REFERENCES job_specs,
+    spec_id         bigint NOT NULL,             -- no foreign key: its check would need an index that every fire pays for
     labels          jsonb,
     created_at      timestamptz NOT NULL,
     last_slot_at    timestamptz NOT NULL,
@@ -101,6 +101,7 @@ CREATE TABLE job_status (
     written_digest  bytea                        -- of what the object shows: a patch that changes nothing is not sent
 ) WITH (fillfactor = 70);
 CREATE INDEX job_status_dirty ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL;
+CREATE INDEX job_status_urgent ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL AND urgent;
 
 CREATE TABLE live_runs (
     run_id          uuid PRIMARY KEY,
@@ -147,10 +148,16 @@ CREATE TABLE live_runs (
 CREATE INDEX live_runs_queued ON live_runs (shard, queue_at) WHERE state = 'Queued';
 CREATE INDEX live_runs_retrying ON live_runs (shard, ready_at) WHERE state = 'Retrying';
 CREATE INDEX live_runs_blocked ON live_runs (shard, scheduled_at) WHERE state = 'Blocked';
+CREATE INDEX live_runs_blocked_jobs ON live_runs (job_id) WHERE state = 'Blocked';
 CREATE INDEX live_runs_open ON live_runs (shard) WHERE state IN ('Claimed', 'Running', 'Stopping');
+CREATE INDEX live_runs_stopping ON live_runs (shard) WHERE state = 'Stopping';
 CREATE INDEX live_runs_by_owner ON live_runs (owner, run_id);
 CREATE INDEX live_runs_by_name ON live_runs (owner, name) WHERE kind <> 'Slot';
-CREATE INDEX live_runs_deadline ON live_runs (shard, run_deadline_at) WHERE run_deadline_at IS NOT NULL;
+-- What is Stopping already has nothing to be told by a deadline.
+CREATE INDEX live_runs_attempt_deadline ON live_runs (shard, deadline_at)
+    WHERE deadline_at IS NOT NULL AND state IN ('Claimed', 'Running');
+CREATE INDEX live_runs_run_deadline ON live_runs (shard, run_deadline_at)
+    WHERE run_deadline_at IS NOT NULL AND state <> 'Stopping';
 
 CREATE TABLE run_history (
     run_id          uuid NOT NULL,

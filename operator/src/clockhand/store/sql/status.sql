@@ -1,23 +1,37 @@
 -- name: dirty
--- Objects of the given shards whose status should be written, oldest news first; one index probe a shard.
+-- Objects of the given shards whose status should be written: urgent news, then the oldest; an index probe a shard each.
 -- A row's xmin names its version: a change that comes while the patch is on its way has another.
-SELECT s.job_id, s.version, s.urgent, s.written_digest, s.last_scheduled_at, s.last_success_at,
-       s.consecutive_failures, s.conditions, j.owner, j.name, j.generation, j.next_slot_at, j.parked, j.deleted_at,
-       (SELECT count(*) FROM live_runs r WHERE r.job_id = s.job_id) AS live
-FROM (
+WITH urgent AS (
     SELECT picked.*
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
     CROSS JOIN LATERAL (
-        SELECT job_id, xmin::text AS version, urgent, written_digest, last_scheduled_at, last_success_at, consecutive_failures,
-               conditions, dirty_at
+        SELECT job_id, xmin::text AS version, urgent, written_digest, last_scheduled_at, last_success_at,
+               consecutive_failures, conditions, dirty_at
         FROM job_status
-        WHERE job_status.shard = mine.shard AND dirty_at IS NOT NULL
-          AND (urgent OR (NOT %(urgent_only)s AND coalesce(written_at <= %(written_before)s, true)))
+        WHERE job_status.shard = mine.shard AND dirty_at IS NOT NULL AND urgent
         ORDER BY dirty_at
         LIMIT %(batch)s) AS picked
-    ORDER BY picked.urgent DESC, picked.dirty_at
-    LIMIT %(batch)s) AS s
-JOIN jobs j USING (job_id);
+    ORDER BY picked.dirty_at
+    LIMIT %(batch)s),
+usual AS (
+    SELECT picked.*
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT job_id, xmin::text AS version, urgent, written_digest, last_scheduled_at, last_success_at,
+               consecutive_failures, conditions, dirty_at
+        FROM job_status
+        WHERE job_status.shard = mine.shard AND dirty_at IS NOT NULL AND NOT urgent
+          AND (written_at IS NULL OR written_at <= %(written_before)s)
+        ORDER BY dirty_at
+        LIMIT %(usual)s) AS picked
+    ORDER BY picked.dirty_at
+    LIMIT %(usual)s)
+SELECT s.job_id, s.version, s.urgent, s.written_digest, s.last_scheduled_at, s.last_success_at,
+       s.consecutive_failures, s.conditions, j.owner, j.name, j.generation, j.next_slot_at, j.parked, j.deleted_at,
+       (SELECT count(*) FROM live_runs r WHERE r.job_id = s.job_id) AS live
+FROM (SELECT * FROM urgent UNION ALL SELECT * FROM usual) AS s
+JOIN jobs j USING (job_id)
+ORDER BY s.urgent DESC, s.dirty_at;
 
 -- name: written
 -- A row that changed in the meantime stays dirty and is written again, after its pause.
