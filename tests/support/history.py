@@ -85,9 +85,9 @@ _STATUS = "INSERT INTO job_status (job_id, shard) VALUES (%(job_id)s, 7)"
 _LIVE = """
 WITH made AS (
     INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
-                           spec_id, state, queue_at, ready_at, attempt, token, stop_reason)
+                           spec_id, state, queue_at, ready_at, attempt, pending_timeout, token, stop_reason)
     SELECT %(run_id)s, job_id, owner, name, %(run_name)s, labels, %(kind)s::run_kind, %(key)s, %(at)s, %(now)s, shard,
-           spec_id, %(state)s::run_state, %(at)s, %(at)s, %(attempt)s,
+           spec_id, %(state)s::run_state, %(at)s, %(at)s, %(attempt)s, 900,
            CASE WHEN %(state)s IN ('Claimed', 'Running', 'Stopping') THEN 1 END,
            CASE WHEN %(state)s = 'Stopping' THEN 'Cancelled' END
     FROM jobs WHERE job_id = %(job_id)s
