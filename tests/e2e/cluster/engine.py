@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tests.e2e.cluster import binaries, steps
 
-PACKAGES = ("docker.io", "debootstrap", "iptables", "iproute2")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 SOCKET = Path("/var/run/docker.sock")
+EMPTY_FOLDERS = [Path("/run") / name for name in ("docker/plugins", "docker", "containerd/s", "containerd")]
 CAP_SYS_RESOURCE = 24
 BRIDGE = r"(?:docker0|br-[0-9a-f]{12})"
 PROBE_SECONDS = 10
@@ -36,8 +36,7 @@ def answers() -> bool:
 def is_ours() -> bool:
     """Whether the engine is one that an earlier `up` started."""
     try:
-        pid = int(_pid_file().read_text())
-        return b"dockerd" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return _is_daemon(int(_pid_file().read_text()))
     except (OSError, ValueError):
         return False
 
@@ -46,13 +45,26 @@ def start() -> None:
     """Returns with an engine that answers."""
     if answers():
         return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if not _may_install():
         raise steps.StepError("no container engine answers (`docker info`), and only root on Debian can start one here")
-    if not all(map(shutil.which, ("dockerd", "docker", "debootstrap", "iptables", "ip"))):
-        _install()
+    ensure_programs({"dockerd": "docker.io", "docker": "docker.io", "iptables": "iptables", "ip": "iproute2"})
     if not answers():
         with steps.step("start a container engine"):
             _start_daemon()
+
+
+def ensure_programs(packages: dict[str, str]) -> None:
+    """Installs the Debian packages of those programs that are missing."""
+    missing = sorted({package for program, package in packages.items() if shutil.which(program) is None})
+    if not missing:
+        return
+    if not _may_install():
+        raise steps.StepError(f"please install {' '.join(missing)}")
+    with steps.step(f"install {' '.join(missing)}"):
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        log = binaries.cache_root() / "log" / "apt.log"
+        steps.run(["apt-get", "update", "-q"], log=log, env=quiet)
+        steps.run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], log=log, env=quiet)
 
 
 def stop() -> None:
@@ -61,8 +73,20 @@ def stop() -> None:
         with steps.step("stop the container engine"):
             pid = int(_pid_file().read_text())
             os.kill(pid, signal.SIGTERM)
-            steps.wait_for("the container engine to end", lambda: not Path(f"/proc/{pid}").exists(), seconds=60)
+            steps.wait_for("the container engine to end", lambda: not _is_daemon(pid), seconds=60)
             _remove_traces()
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _is_daemon(pid: int) -> bool:
+    """A number may belong to somebody else by now, or to a process that is dead but not yet buried."""
+    try:
+        return b"dockerd" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _pid_file() -> Path:
@@ -71,14 +95,6 @@ def _pid_file() -> Path:
 
 def _forwarding_before() -> Path:
     return binaries.cache_root() / "ip_forward.before"
-
-
-def _install() -> None:
-    with steps.step(f"install {' '.join(PACKAGES)}"):
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        log = binaries.cache_root() / "log" / "apt.log"
-        steps.run(["apt-get", "update", "-q"], log=log, env=quiet)
-        steps.run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *PACKAGES], log=log, env=quiet)
 
 
 def _start_daemon() -> None:
@@ -124,27 +140,33 @@ def _remove_traces() -> None:
     for line in steps.run(["ip", "-br", "link"]).splitlines():
         if re.match(BRIDGE + r"\b", line):
             steps.run(["ip", "link", "del", line.split()[0]])
-    for table in ("filter", "nat"):
-        _remove_rules(table)
+    for program in ("iptables", "ip6tables"):
+        for table in ("filter", "nat", "raw"):
+            _remove_rules([program, "-t", table])
     for controller in Path("/sys/fs/cgroup").glob("*/docker"):
         with contextlib.suppress(OSError):
             controller.rmdir()
     SOCKET.unlink(missing_ok=True)
+    for folder in EMPTY_FOLDERS:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     shutil.rmtree(binaries.cache_root() / "docker-exec", ignore_errors=True)
     if _forwarding_before().exists():
         FORWARDING.write_text(_forwarding_before().read_text())
         _forwarding_before().unlink()
 
 
-def _remove_rules(table: str) -> None:
+def _remove_rules(command: list[str]) -> None:
     """First the jumps, then the rules of the daemon's chains, then the chains."""
-    rules = steps.run(["iptables", "-t", table, "-S"]).splitlines()
-    chains = [rule.split()[1] for rule in rules if re.match(r"-N DOCKER", rule)]
+    if not steps.succeeds([*command, "-S"]):
+        return  # a kernel without this table
+    rules = steps.run([*command, "-S"]).splitlines()
     for rule in _own_rules(rules):
-        steps.run(["iptables", "-t", table, "-D", *shlex.split(rule)[1:]])
+        steps.run([*command, "-D", *shlex.split(rule)[1:]])
+    chains = [rule.split()[1] for rule in rules if re.match(r"-N DOCKER", rule)]
     for action in ("-F", "-X"):
         for chain in chains:
-            steps.run(["iptables", "-t", table, action, chain])
+            steps.run([*command, action, chain])
 
 
 def _own_rules(rules: list[str]) -> Iterator[str]:

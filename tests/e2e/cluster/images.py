@@ -19,7 +19,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cluster import binaries, steps
+from tests.e2e.cluster import binaries, engine, steps
 
 ROOT = binaries.HERE.parents[2]
 SUITE, SUITE_PYTHON = "bookworm", "3.11"
@@ -71,6 +71,7 @@ def make_base() -> str:
     tag = f"localhost:1/clockhand-python:{SUITE}-{hashlib.sha256(recipe.encode()).hexdigest()[:10]}"
     if steps.succeeds(["docker", "image", "inspect", tag]):
         return tag
+    engine.ensure_programs({"debootstrap": "debootstrap"})
     with steps.step(f"base image {tag} from Debian packages"):
         tree = binaries.cache_root() / "base-image"
         steps.run(["rm", "-rf", tree])

@@ -8,7 +8,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from tests.e2e.cluster import archive, binaries, steps
+from tests.e2e.cluster import archive, binaries, engine, steps
 
 # what the pinned release of kind uses by default
 STOCK = "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
@@ -56,6 +56,7 @@ def build() -> str:
     tag = built_tag()
     if steps.succeeds(["docker", "image", "inspect", tag]):
         return tag
+    engine.ensure_programs({"debootstrap": "debootstrap"})
     binaries.ensure((*binaries.KIND_TOOLS, *binaries.NODE_TOOLS))
     work = binaries.cache_root() / "node-image"
     work.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ import pytest
 from tests.support import kubeapi, light
 
 PODS = "/api/v1/namespaces/default/pods"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 T = TypeVar("T")
 
 
