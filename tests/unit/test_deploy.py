@@ -147,6 +147,8 @@ def test_the_environment_is_one_that_clockhand_reads(pod: dict[str, Any]) -> Non
     known = {config.variable(field) for field in config.Settings.__struct_fields__}
     given = {entry["name"] for entry in pod["containers"][0]["env"] if entry["name"].startswith("CLOCKHAND_")}
     assert given <= known
+    # the variables of the Service clockhand-runs would otherwise be among them
+    assert pod.get("enableServiceLinks") is False
 
 
 def test_the_names_agree_with_the_defaults_of_the_settings() -> None:
