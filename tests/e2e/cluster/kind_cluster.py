@@ -42,6 +42,7 @@ def create(image: str, *, stock: bool) -> None:
         _kind("create", "cluster", "--name", NAME, "--image", image, "--config", str(settings), *wait)
         account = [*_kubectl(), "get", "serviceaccount", "default"]
         steps.wait_for("the default service account", lambda: steps.succeeds(account), seconds=ACCOUNT_SECONDS)
+    _forget_other_versions(image)
 
 
 def load(tags: Sequence[str]) -> None:
@@ -60,6 +61,16 @@ def delete() -> None:
     kubeconfig().unlink(missing_ok=True)
     if not _kind("get", "clusters").split():
         steps.succeeds(["docker", "network", "rm", NETWORK])
+
+
+def _forget_other_versions(image: str) -> None:
+    """A node image of ours weighs a gigabyte; one of other pins is built again when it is wanted."""
+    repository = image.rpartition(":")[0]
+    if repository.startswith("localhost"):
+        listing = ["docker", "image", "ls", "--format={{.Repository}}:{{.Tag}}", repository]
+        for other in steps.run(listing).split():
+            if other != image:
+                steps.succeeds(["docker", "image", "rm", other])
 
 
 def _settings(*, stock: bool) -> dict[str, Any]:
