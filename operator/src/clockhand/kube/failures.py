@@ -131,13 +131,13 @@ def _unknown_field(message: str) -> str:
     return found[1] if found else ""
 
 
-STATUS = msgspec.json.Decoder(Status)
+_STATUS = msgspec.json.Decoder(Status)
 
 
 def read_status(code: int, body: bytes) -> Status:
     """The `Status` in `body`; proxies answer with other things, which become its message."""
     try:
-        status = STATUS.decode(body)
+        status = _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = Status(message=body[:_TEXT_LIMIT].decode("utf-8", "replace").strip())
     return Status(code, status.reason, status.message[:_TEXT_LIMIT], status.details)
