@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,7 @@ class Processes:
         arguments = ["api", "--runs"] if name == "runs" else ["operator"]
         self._health[name] = postgres.free_port()
         environment = self._environment(account, url or self._url, self._health[name])
+        environment["CLOCKHAND_REPLICA"] = f"{name}-{secrets.token_hex(3)}"
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "clockhand", *arguments],
@@ -195,6 +197,9 @@ class Processes:
 
     def give_runs_api_its_password(self) -> None:
         self._restart_runs(self._url)
+
+    def pid(self, name: str) -> int:
+        return self._running[name].pid
 
     def log(self, name: str) -> Path:
         return self._directory / f"{name}.log"

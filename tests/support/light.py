@@ -153,6 +153,11 @@ class LightCluster:
         self._run("kube-apiserver", [*controlplane.apiserver_flags(plane), *self.settings.apiserver_flags])
         self._wait("the API server", lambda: plane.api.answers("/readyz"))
 
+    def restart_controller_manager(self, flags: Sequence[str]) -> None:
+        """The built-in controllers again, with other flags of their own."""
+        self._kill("kube-controller-manager")
+        self._run("kube-controller-manager", [*controlplane.controller_manager_flags(self._running), *flags])
+
     def pause_apiserver(self) -> None:
         """Connections stay open and nothing comes back: the failure that hurts watches most."""
         process = self._processes["kube-apiserver"]
