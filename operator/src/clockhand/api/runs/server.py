@@ -47,6 +47,7 @@ _NO_EDIT = "runs cannot be edited; use the subresources cancel and retry"
 _NO_COLLECTION = "runs cannot be deleted as a collection; cancel them one by one"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 T = TypeVar("T")
+_USER = web.RequestKey("user", access.User)
 log = structlog.get_logger(__name__)
 
 
@@ -226,7 +227,7 @@ class RunsServer:
             self._places += 1
 
     async def _allow(self, request: web.Request, verb: str) -> access.User:
-        user: access.User = request["user"]
+        user = request[_USER]
         action = access.Action(
             verb=verb,
             group=group.GROUP,
@@ -244,7 +245,7 @@ class RunsServer:
         # the aggregator reads discovery in its own name, and some of its calls name no user
         if self._gatekeeper.is_front_proxy(request) and request.method == "GET" and not _is_data(request):
             return await handler(request)
-        request["user"] = await self._gatekeeper.authenticate(request)
+        request[_USER] = await self._gatekeeper.authenticate(request)
         return await handler(request)
 
 
