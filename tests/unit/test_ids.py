@@ -28,7 +28,10 @@ def slot(at: datetime = AT, job: uuid.UUID = JOB) -> uuid.UUID:
 
 def test_an_id_never_changes_over_releases() -> None:
     assert str(slot()) == "01a19596-07c0-8e7a-b727-3be54b13a056"
-    assert str(ids.run_id(job_id=JOB, scheduled_at=AT, kind=MANUAL, key="by-hand")) == "01a19596-07c0-82a5-9d88-7cea61f06ff7"
+    assert (
+        str(ids.run_id(job_id=JOB, scheduled_at=AT, kind=MANUAL, key="by-hand"))
+        == "01a19596-07c0-82a5-9d88-7cea61f06ff7"
+    )
 
 
 @hypothesis.given(strategies.uuids(), instants, kinds, strategies.text(max_size=80))

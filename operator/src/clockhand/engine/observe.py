@@ -179,7 +179,7 @@ class Observe:
                 await runs.running(connection, holder=holder, items=list(batch.started.values()), now=now)
             if batch.waits:
                 await runs.waiting_for_pod(connection, list(batch.waits.values()))
-            await runs.hand_back(connection, list(batch.handed_back.values()))
+            await runs.hand_back(connection, holder=holder, items=list(batch.handed_back.values()))
             return await _store_ended(connection, holder, ended, logs, now=now)
 
     async def _promote(self, jobs: set[uuid.UUID]) -> None:

@@ -74,12 +74,12 @@ class Pulse:
         async with self._db.transaction() as connection:
             wake = await runs.wake(connection, shards=held)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
-        await self._fire(wake)
+        fired = await self._fire(wake)
         await self._admit(wake)
         await self._deadlines(wake)
         claimed = await self.claim()
         return Pulsed(
-            sleep=_SHORTEST_SLEEP if claimed else _until_next(wake),
+            sleep=_SHORTEST_SLEEP if claimed or fired else _until_next(wake),
             stopping=wake.stopping,
             unnumbered=wake.unnumbered,
         )
@@ -102,14 +102,18 @@ class Pulse:
                 break
         return total
 
-    async def _fire(self, wake: runs.Wake) -> None:
+    async def _fire(self, wake: runs.Wake) -> int:
+        fired = 0
         if wake.next_due is not None and wake.next_due <= wake.now:
             for _ in range(_ROUNDS):
-                if await self._steps.fire.run_once(self._held.holder().generations) < fire.BATCH:
+                batch = await self._steps.fire.run_once(self._held.holder().generations)
+                fired += batch
+                if batch < fire.BATCH:
                     break
                 await self.claim()
         if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:
-            await self._steps.fire.run_once(range(ids.SHARDS), anybodys=True)
+            fired += await self._steps.fire.run_once(range(ids.SHARDS), anybodys=True)
+        return fired
 
     async def _admit(self, wake: runs.Wake) -> None:
         due = wake.next_retry is not None and wake.next_retry <= wake.now

@@ -43,7 +43,7 @@ async def request_run(
     if payload is not msgspec.UNSET:
         documents.check_text(payload, at="spec.payload")
         spec.check_payload(payload)
-    plan = specs.of(job.spec)
+    plan = specs.of(await requests.spec_of(connection, job.spec_id))
     run = fire.new_run(
         job_id=job.job_id,
         name=name,

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from clockhand.domain import admission, states
 from clockhand.store import database
+from clockhand.store import shards as leases
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ async def lock_due(
     connection: database.Connection, *, shards: Collection[int], before: datetime, batch: int
 ) -> Sequence[DueJob]:
     """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold."""
-    parameters = {"shards": sorted(shards), "before": before, "batch": batch}
+    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch}
     return [_due(row) for row in await database.fetch(connection, "firing.lock_due", parameters)]
 
 

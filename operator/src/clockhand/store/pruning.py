@@ -21,7 +21,7 @@ _PATIENCE: LiteralString = "SET lock_timeout = '2s'"
 async def weeks_in_use(connection: database.Connection, before: datetime) -> Collection[date]:
     """The Mondays of weeks before `before` in which a live run is scheduled."""
     rows = await database.fetch(connection, "pruning.weeks_in_use", {"before": before})
-    return frozenset(row.monday.date() for row in rows)
+    return frozenset(row.monday for row in rows)
 
 
 async def drop(db: database.Database, *, parent: str, name: str) -> bool:

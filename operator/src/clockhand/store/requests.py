@@ -26,8 +26,16 @@ class Asked:
 
 
 async def lock_job(connection: database.Connection, *, owner: str, name: str) -> Any | None:
-    """Row (job_id, owner, name, parked, spec) of the job, locked; None where there is none."""
+    """Row (job_id, parked, spec_id) of the job, locked; None where there is none."""
     return await database.fetch_one(connection, "requests.lock_job", {"owner": owner, "name": name})
+
+
+async def spec_of(connection: database.Connection, spec_id: int) -> str:
+    """The spec of a job that the caller has locked, as stored."""
+    row = await database.fetch_one(connection, "requests.spec", {"spec_id": spec_id})
+    assert row is not None
+    text: str = row.spec
+    return text
 
 
 async def claim_key(

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from clockhand.domain import states
-from clockhand.store import database
+from clockhand.store import database, shards
 
 NO_RUN = uuid.UUID(int=0)
 
@@ -216,11 +216,12 @@ async def retry(connection: database.Connection, outcomes: Sequence[Outcome]) ->
     return len(await database.fetch(connection, "runs.retry", parameters))
 
 
-async def hand_back(connection: database.Connection, items: Sequence[Key]) -> int:
+async def hand_back(connection: database.Connection, *, holder: Holder, items: Sequence[Key]) -> int:
     """Claimed and never launched back to Queued; returns how many moved."""
     if not items:
         return 0
-    return len(await database.fetch(connection, "runs.hand_back", _columns(items, "run_id", "token")))
+    parameters = {**_columns(items, "run_id", "token"), **_generations(items, holder)}
+    return len(await database.fetch(connection, "runs.hand_back", parameters))
 
 
 async def record_attempts(connection: database.Connection, records: Sequence[AttemptRecord], *, now: datetime) -> None:
@@ -323,11 +324,11 @@ def _claim(row: Any) -> Claim:
 
 
 def _shards(holder: Holder) -> dict[str, Any]:
-    shards = sorted(holder.generations)
+    rotated = shards.rotated(holder.generations)
     return {
         "replica": holder.replica,
-        "shards": shards,
-        "generations": [holder.generations[shard] for shard in shards],
+        "shards": rotated,
+        "generations": [holder.generations[shard] for shard in rotated],
     }
 
 

@@ -7,6 +7,7 @@ whoever holds what; writes about a pod run name the generation of its shard's le
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Collection, Mapping, Sequence
 
 from clockhand.store import database
@@ -18,6 +19,13 @@ class View:
 
     replicas: Sequence[str]
     free: Sequence[int]
+
+
+def rotated(shards: Collection[int]) -> list[int]:
+    """`shards` from a random one on: with a long backlog nobody's shard is always the last to be looked at."""
+    ordered = sorted(shards)
+    start = random.randrange(len(ordered)) if ordered else 0
+    return ordered[start:] + ordered[:start]
 
 
 async def stamp(connection: database.Connection, *, replica: str) -> None:

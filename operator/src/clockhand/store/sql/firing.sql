@@ -58,9 +58,13 @@ FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[
 WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at;
 
 -- name: show_fired
+-- Locked in one order for everybody: a batch that ends runs locks the same rows.
+WITH locked AS MATERIALIZED (
+    SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status
 SET last_scheduled_at = greatest(last_scheduled_at, n.scheduled_at), dirty_at = coalesce(dirty_at, %(now)s)
 FROM unnest(%(job_ids)s::uuid[], %(scheduled)s::timestamptz[]) AS n (job_id, scheduled_at)
+JOIN locked USING (job_id)
 WHERE job_status.job_id = n.job_id;
 
 -- name: insert_skips

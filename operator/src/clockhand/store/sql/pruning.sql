@@ -1,6 +1,7 @@
 -- name: weeks_in_use
 -- Weeks in which a live run is scheduled: it will need its partition to end in.
-SELECT DISTINCT date_trunc('week', scheduled_at) AS monday FROM live_runs WHERE scheduled_at < %(before)s;
+SELECT DISTINCT (date_trunc('week', scheduled_at, 'UTC') AT TIME ZONE 'UTC')::date AS monday
+FROM live_runs WHERE scheduled_at < %(before)s;
 
 -- name: old_keys
 DELETE FROM idempotency_keys
@@ -19,13 +20,14 @@ WHERE job_id IN (
     LIMIT %(limit)s);
 
 -- name: old_specs
--- Specs that no job has now and no live run refers to, replaced longer ago than runs are kept.
+-- Specs that no job has now and no live run refers to, replaced, or left by their job, longer ago than runs are kept.
 DELETE FROM job_specs
 WHERE spec_id IN (
     SELECT old.spec_id FROM job_specs old
     WHERE old.stored_at < %(before)s
       AND NOT EXISTS (SELECT FROM jobs WHERE jobs.job_id = old.job_id AND jobs.spec_id = old.spec_id)
       AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = old.job_id AND live_runs.spec_id = old.spec_id)
-      AND EXISTS (SELECT FROM job_specs newer
-                  WHERE newer.job_id = old.job_id AND newer.spec_id > old.spec_id AND newer.stored_at < %(before)s)
+      AND (NOT EXISTS (SELECT FROM jobs WHERE jobs.job_id = old.job_id)
+           OR EXISTS (SELECT FROM job_specs newer
+                      WHERE newer.job_id = old.job_id AND newer.spec_id > old.spec_id AND newer.stored_at < %(before)s))
     LIMIT %(limit)s);

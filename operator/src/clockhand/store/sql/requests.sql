@@ -1,11 +1,15 @@
 -- name: lock_job
 -- The newest job of that name that is not deleted, locked, so that requests and slots of one job come one after another.
-SELECT jobs.job_id, jobs.owner, jobs.name, jobs.parked, job_specs.spec::text AS spec
-FROM jobs JOIN job_specs USING (spec_id)
-WHERE jobs.owner = %(owner)s AND jobs.name = %(name)s AND jobs.deleted_at IS NULL
-ORDER BY jobs.created_at DESC
+SELECT job_id, parked, spec_id
+FROM jobs
+WHERE owner = %(owner)s AND name = %(name)s AND deleted_at IS NULL
+ORDER BY created_at DESC
 LIMIT 1
-FOR UPDATE OF jobs;
+FOR UPDATE;
+
+-- name: spec
+-- A statement of its own, after the lock: an edit that the lock waited for brought a spec which the locking one cannot see.
+SELECT spec::text AS spec FROM job_specs WHERE spec_id = %(spec_id)s;
 
 -- name: claim_key
 -- The first request stores the run; a later one with the same key finds it.

@@ -130,6 +130,9 @@ kept AS (
 logged AS (
     INSERT INTO run_changes (runs, states)
     SELECT array_agg(run_id), array_agg(new_state) FROM gone HAVING count(*) > 0),
+locked AS MATERIALIZED (
+    -- in one order for everybody: a batch that fires locks the same rows
+    SELECT job_id FROM job_status WHERE job_id IN (SELECT job_id FROM gone) ORDER BY job_id FOR NO KEY UPDATE),
 shown AS (
     UPDATE job_status
     SET last_success_at = greatest(last_success_at, ended.success_at),
@@ -138,7 +141,7 @@ shown AS (
         dirty_at = coalesce(dirty_at, %(now)s)
     FROM (SELECT job_id, max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
                  count(*) FILTER (WHERE new_state = 'Dead') AS deaths
-          FROM gone GROUP BY job_id) AS ended
+          FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.job_id, gone.new_state::text AS state, kept.run_id IS NOT NULL AS kept
 FROM gone LEFT JOIN kept USING (run_id);
@@ -160,11 +163,14 @@ SELECT run_id FROM moved;
 
 -- name: hand_back
 -- Claimed, never launched, and this replica will not: somebody else shall. The attempt number is spent, nothing else.
+-- A former holder may not: the new one may be launching the attempt at this moment.
 WITH moved AS (
     UPDATE live_runs r
     SET state = 'Queued', token = NULL, deadline_at = NULL, reason = NULL, message = NULL
-    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[]) AS n (run_id, token)
+    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[]) AS n (run_id, token, generation)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed' AND r.pod_uid IS NULL
+      AND EXISTS (SELECT FROM shard_leases s
+                  WHERE s.shard = r.shard AND s.generation = n.generation AND s.holder = %(replica)s)
     RETURNING r.run_id, r.state),
 logged AS (
     INSERT INTO run_changes (runs, states)
@@ -207,11 +213,15 @@ kept AS (
 logged AS (
     INSERT INTO run_changes (runs, states)
     SELECT array_agg(run_id), array_agg(%(state)s::run_state) FROM gone HAVING count(*) > 0),
+locked AS MATERIALIZED (
+    SELECT job_id FROM job_status WHERE job_id IN (SELECT job_id FROM gone) ORDER BY job_id FOR NO KEY UPDATE),
 shown AS (
     UPDATE job_status
     SET dirty_at = coalesce(dirty_at, %(now)s),
-        consecutive_failures = consecutive_failures + CASE WHEN %(state)s = 'Dead' THEN 1 ELSE 0 END
-    WHERE job_id IN (SELECT job_id FROM gone))
+        consecutive_failures = consecutive_failures + ended.deaths
+    FROM (SELECT job_id, count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths
+          FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
+    WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.job_id, kept.run_id IS NOT NULL AS kept FROM gone LEFT JOIN kept USING (run_id);
 
 -- name: stop_open
@@ -232,23 +242,52 @@ logged AS (
 SELECT run_id FROM moved;
 
 -- name: overdue
--- Runs of the held shards past a deadline: of the attempt, or of the run as a whole.
-SELECT r.run_id, r.state::text AS state,
-       CASE WHEN r.run_deadline_at <= %(now)s THEN 'RunTimeout'
-            WHEN r.state = 'Claimed' THEN 'PendingTimeout'
-            ELSE 'AttemptTimeout' END AS reason
-FROM live_runs r
-WHERE r.shard = ANY(%(shards)s::smallint[])
-  AND ((r.state IN ('Claimed', 'Running') AND r.deadline_at <= %(now)s)
-       OR (r.state <> 'Stopping' AND r.run_deadline_at <= %(now)s))
-LIMIT %(limit)s;
+-- Runs of the held shards past a deadline: of the attempt, or of the run as a whole; locked, so that one which starts at
+-- this moment is not stopped for what held before. What somebody else holds is looked at again in the next pass.
+WITH timed AS MATERIALIZED (
+    SELECT late.run_id, late.state
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT run_id, state FROM live_runs
+        WHERE live_runs.shard = mine.shard AND run_deadline_at <= %(now)s AND state <> 'Stopping'
+        ORDER BY run_deadline_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) AS late
+    LIMIT %(limit)s),
+slow AS MATERIALIZED (
+    SELECT late.run_id, late.state
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT run_id, state FROM live_runs
+        WHERE live_runs.shard = mine.shard AND deadline_at <= %(now)s AND state IN ('Claimed', 'Running')
+        ORDER BY deadline_at LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) AS late
+    LIMIT %(limit)s)
+SELECT run_id, state::text AS state, 'RunTimeout' AS reason FROM timed
+UNION ALL
+SELECT run_id, state::text, CASE WHEN state = 'Claimed' THEN 'PendingTimeout' ELSE 'AttemptTimeout' END
+FROM slow WHERE NOT EXISTS (SELECT FROM timed WHERE timed.run_id = slow.run_id);
 
 -- name: jobs_waiting
--- Jobs of the held shards with a run that may be promotable; the keyset is the job id.
-SELECT DISTINCT job_id
-FROM live_runs
-WHERE shard = ANY(%(shards)s::smallint[]) AND job_id > %(after)s
-  AND (state = 'Blocked' OR (state = 'Retrying' AND ready_at <= %(now)s))
+-- Jobs of the held shards with a run that may be promotable; the keyset is the job id. Jobs with Blocked runs are gone
+-- through one row a job, however many of its runs wait.
+WITH RECURSIVE blocked (job_id, shard) AS (
+    (SELECT job_id, shard FROM live_runs WHERE state = 'Blocked' AND job_id > %(after)s ORDER BY job_id LIMIT 1)
+    UNION ALL
+    SELECT following.job_id, following.shard
+    FROM blocked CROSS JOIN LATERAL (
+        SELECT job_id, shard FROM live_runs
+        WHERE state = 'Blocked' AND job_id > blocked.job_id
+        ORDER BY job_id LIMIT 1) AS following),
+ready AS (
+    SELECT late.job_id
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT job_id FROM live_runs
+        WHERE live_runs.shard = mine.shard AND state = 'Retrying' AND ready_at <= %(now)s AND job_id > %(after)s) AS late)
+SELECT job_id FROM (
+    (SELECT job_id FROM blocked WHERE shard = ANY(%(shards)s::smallint[]) LIMIT %(limit)s)
+    UNION
+    SELECT job_id FROM ready) AS waiting
 ORDER BY job_id
 LIMIT %(limit)s;
 
@@ -279,7 +318,7 @@ SELECT date_trunc('milliseconds', now()) AS now,
        coalesce(bool_or(blocked.there), false) AS blocked,
        min(opened.deadline_at) AS next_deadline,
        min(timed.run_deadline_at) AS next_run_deadline,
-       coalesce(bool_or(opened.stopping), false) AS stopping,
+       coalesce(bool_or(stopping.there), false) AS stopping,
        EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered,
        (SELECT min(first.next_run_at)
         FROM generate_series(0, 255) AS every (shard)
@@ -295,9 +334,13 @@ LEFT JOIN LATERAL (SELECT ready_at FROM live_runs r WHERE r.shard = mine.shard A
                    ORDER BY ready_at LIMIT 1) AS retrying ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Blocked'
                    LIMIT 1) AS blocked ON true
-LEFT JOIN LATERAL (SELECT min(deadline_at) AS deadline_at, bool_or(r.state = 'Stopping') AS stopping FROM live_runs r
-                   WHERE r.shard = mine.shard AND r.state IN ('Claimed', 'Running', 'Stopping')) AS opened ON true
-LEFT JOIN LATERAL (SELECT run_deadline_at FROM live_runs r WHERE r.shard = mine.shard AND run_deadline_at IS NOT NULL
+LEFT JOIN LATERAL (SELECT deadline_at FROM live_runs r
+                   WHERE r.shard = mine.shard AND deadline_at IS NOT NULL AND r.state IN ('Claimed', 'Running')
+                   ORDER BY deadline_at LIMIT 1) AS opened ON true
+LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Stopping'
+                   LIMIT 1) AS stopping ON true
+LEFT JOIN LATERAL (SELECT run_deadline_at FROM live_runs r
+                   WHERE r.shard = mine.shard AND run_deadline_at IS NOT NULL AND r.state <> 'Stopping'
                    ORDER BY run_deadline_at LIMIT 1) AS timed ON true;
 
 -- name: still_open
