@@ -131,11 +131,15 @@ class Watch:
 
     async def _end_if_blind(self, found: references.Insights, ending: asyncio.Event) -> None:
         """kopf looks once which resources there are. Where ours was not served at that moment it would never watch."""
-        await found.ready_resources.wait()
+        stopped = asyncio.create_task(self._stop.wait())
+        looked = asyncio.create_task(found.ready_resources.wait())
+        await asyncio.wait((stopped, looked), return_when=asyncio.FIRST_COMPLETED)
         if found.watched_resources:
-            await self._stop.wait()
-        else:
+            await stopped
+        elif not stopped.done():
             log.warning("watch_found_no_resource")
+        for waiting in (stopped, looked):
+            waiting.cancel()
         ending.set()
 
     async def _close_sessions(self) -> None:
@@ -182,6 +186,19 @@ class _Forgetful(inventory.ResourceMemories):
         return await super().recall(*args, **{**kwargs, "ephemeral": True})
 
 
+class _NoMemory(kopf.DiffBaseStorage):
+    """kopf copies each object to find what changed; here nobody asks."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
 def settings() -> kopf.OperatorSettings:
     """kopf at its quietest."""
     chosen = kopf.OperatorSettings()
@@ -195,6 +212,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.queueing.exit_timeout = 1
     chosen.networking.request_timeout = 60
     chosen.networking.connect_timeout = 5
+    chosen.persistence.diffbase_storage = _NoMemory()
     chosen.persistence.finalizer = f"{GROUP}/none"
     # it would end with killing its thread, and that means the process
     chosen.process.ultimate_exiting_timeout = None

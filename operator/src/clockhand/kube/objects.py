@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from clockhand.domain import flat
 from clockhand.kube import client as clients
 
 GROUP_PATH = "/apis/clockhand.dev/v1alpha1"
@@ -17,6 +18,7 @@ PAGE = 500
 _FIELD_MANAGER = {"fieldManager": "clockhand"}
 
 Json = dict[str, typing.Any]
+T = typing.TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Namespace(msgspec.Struct, frozen=True):
 
 _OBJECT = msgspec.json.Decoder(_Object)
 _LIST = msgspec.json.Decoder(_List)
+_ANY = msgspec.json.Decoder(Json)
 _NAMESPACE = msgspec.json.Decoder(_Namespace)
 
 
@@ -76,15 +79,14 @@ class Objects:
         accept = clients.METADATA_LIST if metadata_only else "application/json"
         while True:
             answer = await self._client.get(self._path(namespace), query=query, accept=accept)
-            page = _LIST.decode(answer)
+            page = _read(_LIST, answer)
             yield ObjectPage(page.items or (), page.metadata.resource_version)
             if not page.metadata.continue_:
                 return
             query["continue"] = page.metadata.continue_
 
     async def get(self, namespace: str, name: str) -> Json:
-        answer: Json = msgspec.json.decode(await self._client.get(self._path(namespace, name)))
-        return answer
+        return _read(_ANY, await self._client.get(self._path(namespace, name)))
 
     async def patch_status(
         self,
@@ -119,6 +121,14 @@ class Objects:
             return f"{GROUP_PATH}/{self._resource}"
         path = f"{GROUP_PATH}/namespaces/{clients.path_part(namespace)}/{self._resource}"
         return path if name is None else f"{path}/{clients.path_part(name)}"
+
+
+def _read(decoder: msgspec.json.Decoder[T], answer: bytes) -> T:
+    """An object nested too deep to be decoded must not hide the others of its page."""
+    try:
+        return decoder.decode(answer)
+    except RecursionError:
+        return decoder.decode(flat.flatten(answer))
 
 
 async def namespace_phase(client: clients.Client, name: str) -> str:
