@@ -15,6 +15,7 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._silent: set[asyncio.StreamWriter] = set()
         self._answers_pass = asyncio.Event()
         self._answers_pass.set()
         self.is_cut = False
@@ -52,6 +53,14 @@ class TcpProxy:
     def clear(self) -> None:
         self._answers_pass.set()
 
+    def hush(self) -> int:
+        """The connections that are open now stay open, and nothing comes through them ever again, as where a router
+        on the way forgot them; new ones work. Returns how many.
+        """
+        count = len(self._writers - self._silent) // 2
+        self._silent |= self._writers
+        return count
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -71,12 +80,15 @@ class TcpProxy:
                 await asyncio.gather(self._pump(reader, server_writer), self._pump(server_reader, writer, answers=True))
             finally:
                 self._writers -= {writer, server_writer}
+                self._silent -= {writer, server_writer}
                 server_writer.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         while data := await reader.read(65536):
             if answers:
                 await self._answers_pass.wait()
+            if writer in self._silent:
+                continue
             writer.write(data)
             await writer.drain()
         writer.transport.abort()

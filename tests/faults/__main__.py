@@ -1,0 +1,60 @@
+"""The command line of the fault tests: `run` them, or take guards away and see that the checks notice (`mutants`)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich import console, table
+
+from tests.faults import arena as arenas
+from tests.faults import catalogue, runner
+
+
+@click.group()
+def faults() -> None:
+    """Real processes, a real PostgreSQL and a real API server, hurt on purpose."""
+
+
+@faults.command()
+@click.option("--times", default=1, show_default=True, help="Hits of each fault.")
+@click.option("--only", multiple=True, help="A part of a fault's name; several are allowed.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option("--logs", type=click.Path(path_type=Path), help="Where to copy the logs of replicas to.")
+def run(times: int, only: Sequence[str], output: str, logs: Path | None) -> None:
+    """Hit with every fault, and check what became of every slot, run and pod."""
+    chosen = [one for one in catalogue.FAULTS if not only or any(part in one.name for part in only)]
+    with arenas.arena() as arena, arena.database():
+        runner.start_crew(arena)
+        results = [runner.execute(arena, one, times=times, say=_say) for one in chosen]
+        if logs:
+            arena.keep_logs(logs)
+    if output == "json":
+        click.echo(json.dumps([result.row() for result in results], indent=1))
+    else:
+        _print(results)
+    sys.exit(0 if results and all(result.good for result in results) else 1)
+
+
+def _print(results: Sequence[runner.Result]) -> None:
+    shown = table.Table("FAULT", "HITS", "SLOTS", "RUNS", "PODS", "VIOLATIONS", "95 % BOUND")
+    for one in results:
+        numbers = (one.slots, one.runs, one.pods, len(one.violations))
+        bound = f"{one.bound:.3f}" if one.good else "unknown"
+        shown.add_row(one.fault, f"{one.hits}/{one.wanted}", *map(str, numbers), bound)
+    out = console.Console(width=110)
+    out.print(shown)
+    for one in results:
+        for violation in one.violations[:20]:
+            click.echo(f"{one.fault}: {violation}")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+if __name__ == "__main__":
+    faults()

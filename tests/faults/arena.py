@@ -1,0 +1,260 @@
+"""Everything real that a fault needs: a light cluster, a PostgreSQL server, operator replicas, and jobs that fall due.
+
+A slot comes once a minute at the soonest, so the harness makes instants due by itself: the jobs' own schedule is years away,
+and `make_due` moves a job's next slot to an instant just past, as if its schedule had named that one. Everything from there
+on is the product's own: it finds the slot due, fires it, and goes back to the schedule. A slot that is still due is never
+moved. Jobs are also spread over the shards evenly, which the product leaves to a hash of their owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import yaml
+from clockhand.domain import ids, states
+from clockhand.engine import requests
+from clockhand.store import database
+from psycopg import rows
+
+from tests.faults.checker import Due
+from tests.faults.recorder import Recorder
+from tests.faults.replicas import Crew, clean_environment, wait_for
+from tests.support import etcd, kubeapi, light, objects, postgres
+
+ROOT = Path(__file__).parents[2]
+LEASE_SECONDS = 3.0
+NAMESPACE = "faults"
+JOBS = f"/apis/clockhand.dev/v1alpha1/namespaces/{NAMESPACE}/scheduledjobs"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+_KNOWN = "SELECT name, job_id FROM jobs WHERE owner = %s AND name = ANY(%s) AND next_slot_at IS NOT NULL"
+_SPREAD = """
+WITH spread AS (UPDATE jobs SET shard = n.shard FROM unnest(%(jobs)s::uuid[], %(shards)s::int[]) AS n (job_id, shard)
+                WHERE jobs.job_id = n.job_id RETURNING jobs.job_id, jobs.shard)
+UPDATE job_status SET shard = spread.shard FROM spread WHERE job_status.job_id = spread.job_id
+"""
+_MAKE_DUE = """
+WITH instant AS (
+    SELECT coalesce(%(at)s::timestamptz, date_trunc('milliseconds', clock_timestamp()) - interval '5 milliseconds') AS at)
+UPDATE jobs SET next_slot_at = instant.at, next_run_at = instant.at FROM instant
+WHERE job_id = ANY(%(jobs)s) AND next_run_at > now() AND last_slot_at < instant.at
+RETURNING job_id, next_slot_at
+"""
+_OPEN = "SELECT count(*) FROM live_runs WHERE job_id = ANY(%s)"
+_PENDING = "SELECT count(*) FROM jobs WHERE job_id = ANY(%s) AND next_run_at <= now()"
+_HELD = "SELECT count(*) FROM shard_leases WHERE holder = %s AND expires_at > now()"
+_RUNNING = """
+SELECT r.run_id, r.job_name, r.attempt, r.pod_uid::text AS pod_uid, s.holder
+FROM live_runs r JOIN shard_leases s USING (shard)
+WHERE r.job_id = ANY(%s) AND r.state = 'Running'
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job: the outcomes of its attempts in order, how many may fail, how long its pods run and stay."""
+
+    name: str
+    outcome: str = "succeed"
+    attempts: int = 3
+    duration: str | None = None
+    kept_seconds: int = 60
+
+    @property
+    def failing(self) -> int:
+        outcomes = self.outcome.split(",")
+        return len(outcomes) - 1 if outcomes[-1] in ("succeed", "hang") else self.attempts
+
+    def body(self) -> dict[str, Any]:
+        retry = {"maxAttempts": self.attempts, "backoff": {"initialSeconds": 1, "factor": 1, "jitter": 0}}
+        pod = objects.template("true", outcome=self.outcome, duration=self.duration)
+        return objects.job(self.name, pod, retry=retry, podRetention={"succeededSeconds": self.kept_seconds})
+
+
+@dataclass
+class Fleet:
+    """Some jobs that are known to the database, and everything that they were made due for."""
+
+    plans: dict[uuid.UUID, Plan]
+    due: list[Due] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[uuid.UUID]:
+        return list(self.plans)
+
+
+class Arena:
+    """The parts. `url` is the database of the replicas, which differs from one mutant to the next."""
+
+    def __init__(
+        self, cluster: light.LightCluster, server: postgres.PostgresServer, recorder: Recorder, directory: Path
+    ) -> None:
+        self.cluster = cluster
+        self.server = server
+        self.recorder = recorder
+        self.directory = directory
+        self.storage: etcd.EtcdWatch
+        self.api: kubeapi.KubeApi = cluster.api
+        self.url = ""
+        self.crew: Crew
+        self._manual = 0
+        self.known_crashes: set[str] = set()
+
+    @contextlib.contextmanager
+    def database(self, *changes: str, mutations: Sequence[str] = ()) -> Iterator[None]:
+        """A new database, changed by statements, with a crew of its own; both are gone afterwards."""
+        name = self.server.new_database()
+        self.url = self.server.url(name)
+        _migrate(self.url)
+        for change in changes:
+            self.server.execute(change, database=name)
+        directory = self.directory / name
+        directory.mkdir()
+        self.crew = Crew(self._environment(), directory, mutations=mutations)
+        try:
+            yield
+        finally:
+            self.crew.close()
+            self.server.drop_database(name)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **clean_environment(),
+            "CLOCKHAND_DATABASE_URL": self.url,
+            "CLOCKHAND_DATABASE_POOL": "6",
+            "CLOCKHAND_KUBECONFIG": str(self.cluster.kubeconfig),
+            "CLOCKHAND_SHARD_LEASE": f"{LEASE_SECONDS:g}",
+            "CLOCKHAND_HEALTH_PORT": "0",
+        }
+
+    def keep_logs(self, target: Path) -> None:
+        """Copies the logs of all replicas."""
+        shutil.copytree(self.directory, target, dirs_exist_ok=True)
+
+    def sync(self) -> None:
+        """Returns once the recorder knows everything that is stored now."""
+        wait_for("the record of pods", lambda: self.storage.failure or self.storage.seen >= self.storage.revision())
+        if self.storage.failure is not None:
+            raise RuntimeError("the record of pods has a gap") from self.storage.failure
+
+    @contextlib.contextmanager
+    def fleet(self, plans: Sequence[Plan]) -> Iterator[Fleet]:
+        """Jobs made by the API and mirrored by a replica; afterwards they and their pods are deleted."""
+        for plan in plans:
+            self.api.call("POST", JOBS, plan.body())
+        try:
+            known = wait_for("the mirror to store the jobs", lambda: self._known(plans))
+            self._spread(list(known))
+            yield Fleet(known)
+        finally:
+            for plan in plans:
+                self.api.call("DELETE", f"{JOBS}/{plan.name}")
+            self.api.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
+
+    def make_due(self, fleet: Fleet, *, at: datetime | None = None, manual: bool = True) -> list[Due]:
+        """Makes an instant due for each job that has none due, and asks for one manual run; returns what is new.
+
+        The instant is `at`, or a few milliseconds ago.
+        """
+        with psycopg.connect(self.url, row_factory=rows.namedtuple_row) as connection:
+            found = connection.execute(_MAKE_DUE, {"at": at, "jobs": fleet.ids}).fetchall()
+        new = [self._due(fleet, row.job_id, row.next_slot_at) for row in found]
+        if manual:
+            new.append(asyncio.run(self._ask_for_run(fleet)))
+        fleet.due += new
+        return new
+
+    def open_work(self, fleet: Fleet) -> int:
+        """Slots that are due and runs that are not over."""
+        return self._count(_OPEN, fleet.ids) + self._count(_PENDING, fleet.ids)
+
+    def pending(self, fleet: Fleet) -> int:
+        return self._count(_PENDING, fleet.ids)
+
+    def running(self, fleet: Fleet) -> list[Any]:
+        """Runs that are stored as Running: run_id, job_name, attempt, pod_uid, and who holds their shard."""
+        return self.query(_RUNNING, fleet.ids)
+
+    def held_by(self, name: str) -> int:
+        """How many shards a replica holds."""
+        return self._count(_HELD, name)
+
+    def query(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.url, row_factory=rows.namedtuple_row) as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
+
+    def _count(self, statement: str, parameter: Any) -> int:
+        count: int = self.query(statement, parameter)[0][0]
+        return count
+
+    def _known(self, plans: Sequence[Plan]) -> dict[uuid.UUID, Plan]:
+        by_name = {plan.name: plan for plan in plans}
+        found = self.query(_KNOWN, f"k8s/{NAMESPACE}", list(by_name))
+        return {row.job_id: by_name[row.name] for row in found} if len(found) == len(plans) else {}
+
+    def _spread(self, job_ids: Sequence[uuid.UUID]) -> None:
+        step = ids.SHARDS / len(job_ids)
+        shards = [int(number * step) for number in range(len(job_ids))]
+        with psycopg.connect(self.url) as connection:
+            connection.execute(_SPREAD, {"jobs": list(job_ids), "shards": shards})
+
+    def _due(self, fleet: Fleet, job_id: uuid.UUID, at: Any) -> Due:
+        plan = fleet.plans[job_id]
+        return Due(job_id, at, plan.failing, plan.attempts)
+
+    async def _ask_for_run(self, fleet: Fleet) -> Due:
+        self._manual += 1
+        job_id = fleet.ids[self._manual % len(fleet.ids)]
+        plan, name = fleet.plans[job_id], f"manual-{self._manual}"
+        connection: Any = await psycopg.AsyncConnection.connect(self.url, row_factory=rows.namedtuple_row)
+        async with connection:
+            now = await database.now(connection)
+            owner = f"k8s/{NAMESPACE}"
+            await requests.request_run(connection, owner=owner, job_name=plan.name, name=name, actor="test", now=now)
+        return Due(job_id, now, plan.failing, plan.attempts, states.RunKind.MANUAL.value, name)
+
+
+@contextlib.contextmanager
+def arena() -> Iterator[Arena]:
+    """From nothing, and nothing afterwards."""
+    port = light.free_ports(1)[0]
+    settings = light.LightSettings(etcd_port=port, apiserver_flags=("--storage-media-type=application/json",))
+    recorder = Recorder()
+    with (
+        tempfile.TemporaryDirectory(prefix="clockhand-faults-") as directory,
+        light.LightCluster(settings) as cluster,
+        postgres.server() as server,
+        etcd.EtcdWatch(port, f"/registry/pods/{NAMESPACE}/", recorder.note) as storage,
+    ):
+        made = Arena(cluster, server, recorder, Path(directory))
+        made.storage = storage
+        _prepare(made.api)
+        yield made
+
+
+def _prepare(api: kubeapi.KubeApi) -> None:
+    import yaml
+
+    definition = yaml.safe_load((ROOT / "crds" / "scheduledjob.yaml").read_text())
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    api.call("POST", path, definition)
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    wait_for("the resource to be served", lambda: api.answers(JOBS))
+    wait_for("the service account", lambda: api.answers(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"))
+
+
+def _migrate(url: str) -> None:
+    environment = {**clean_environment(), "CLOCKHAND_DATABASE_URL": url}
+    subprocess.run([sys.executable, "-m", "clockhand", "migrate"], check=True, env=environment, capture_output=True)

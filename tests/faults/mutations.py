@@ -1,0 +1,131 @@
+"""The product with a guard taken out, in memory and in one process: to see that what is left notices, or that nothing does.
+
+Each mutation must find the text it takes away; a guard that was reworded is an error here and not a mutant that lives.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clockhand.domain import pods
+from clockhand.engine import fire
+from clockhand.store import database, firing, queries
+
+from tests.faults.trigger import Trigger
+
+UNCONSTRAINED = """
+ALTER TABLE live_runs DROP CONSTRAINT live_runs_pkey, DROP CONSTRAINT live_runs_job_id_scheduled_at_kind_key_key;
+ALTER TABLE run_history DROP CONSTRAINT run_history_pkey, DROP CONSTRAINT run_history_job_id_scheduled_at_kind_key_key;
+"""
+"""Takes the unique keys of runs away from a database."""
+UNORDERED = "ALTER TABLE jobs DROP CONSTRAINT jobs_check1"
+"""Lets a job's next slot be one that it has had, as the half-done advance below leaves it."""
+
+_MARK = " WHERE n.kind <> 'Slot' OR n.scheduled_at > j.last_slot_at"
+_HOLDER = re.compile(
+    r"AND EXISTS \(SELECT FROM shard_leases s\s+"
+    r"WHERE s\.shard = r\.shard AND s\.generation = n\.generation AND s\.holder = %\(replica\)s\)"
+)
+_TOKEN = re.compile(r"AND r\.token = n\.token\b")
+_GUARDED_BY_HOLDER = ("runs.launched", "runs.running", "runs.lock_open")
+_GUARDED_BY_TOKEN = (*_GUARDED_BY_HOLDER, "runs.finish", "runs.retry", "runs.hand_back", "runs.waiting_for_pod")
+_MOVE_MARK = """
+UPDATE jobs SET last_slot_at = n.last_slot_at
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at
+"""
+_MOVE_NEXT = """
+UPDATE jobs SET next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+WHERE jobs.job_id = n.job_id
+"""
+
+
+def install(names: Sequence[str], trigger: Trigger) -> None:
+    """Applies the named mutations to this process."""
+    for name in names:
+        _MUTATIONS[name](trigger)
+
+
+def _rewrite(changed: Mapping[str, str]) -> None:
+    texts = {**queries.all_queries(), **changed}
+    queries.all_queries = lambda: texts  # type: ignore[assignment]
+
+
+def _without(pattern: re.Pattern[str], names: Sequence[str]) -> None:
+    changed = {}
+    for name in names:
+        changed[name], count = pattern.subn("", queries.sql(name))
+        if not count:
+            raise LookupError(f"{name} has no {pattern.pattern}: the mutation is out of date")
+    _rewrite(changed)
+
+
+def _no_mark(_: Trigger) -> None:
+    """A slot that the job has had already is inserted again."""
+    text = queries.sql("firing.insert_runs")
+    if _MARK.strip() not in text:
+        raise LookupError("firing.insert_runs has no check of the high-water mark: the mutation is out of date")
+    _rewrite({"firing.insert_runs": text.replace(_MARK.strip(), "")})
+
+
+def _no_token(_: Trigger) -> None:
+    """A write about an attempt that is over changes its successor."""
+    _without(_TOKEN, _GUARDED_BY_TOKEN)
+
+
+def _no_generation(_: Trigger) -> None:
+    """A replica that lost its shards still writes."""
+    _without(_HOLDER, _GUARDED_BY_HOLDER)
+
+
+def _random_names(_: Trigger) -> None:
+    """Each creation of an attempt's pod has a name of its own."""
+
+    def pod_name(job_name: str, run_id: uuid.UUID, attempt: int) -> str:
+        del run_id
+        return f"{job_name[:30]}-{secrets.token_hex(6)}-{attempt}"
+
+    pods.pod_name = pod_name
+
+
+def _split_advance(trigger: Trigger) -> None:
+    """The job's next slot is moved on in a second transaction, after the one that made the runs."""
+    _rewrite({"firing.advance": _MOVE_MARK, "mutation.move_next": _MOVE_NEXT})
+    behind: list[firing.Advance] = []
+    move_mark, run_once = firing.advance, fire.Fire.run_once
+
+    async def advance(connection: database.Connection, moves: Sequence[firing.Advance]) -> None:
+        behind.extend(moves)
+        await move_mark(connection, moves)
+
+    async def split(self: fire.Fire, shards: Any, *, anybodys: bool = False) -> int:
+        count = await run_once(self, shards, anybodys=anybodys)
+        moves = list(behind)
+        behind.clear()
+        if moves:
+            trigger.passed("between-transactions")
+            async with self._db.transaction() as connection:
+                parameters = {
+                    "job_ids": [move.job_id for move in moves],
+                    "last": [move.last_slot_at for move in moves],
+                    "next": [move.next_slot_at for move in moves],
+                }
+                await database.execute(connection, "mutation.move_next", parameters)
+        return count
+
+    firing.advance = advance
+    fire.Fire.run_once = split  # type: ignore[method-assign]
+
+
+_MUTATIONS: Mapping[str, Callable[[Trigger], None]] = {
+    "no-mark": _no_mark,
+    "no-token": _no_token,
+    "no-generation": _no_generation,
+    "random-names": _random_names,
+    "split-advance": _split_advance,
+}

@@ -1,0 +1,84 @@
+"""What became of every pod, by the record of the API server's own storage and not by what an operator believes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support import etcd
+
+from clockhand.domain import observed
+
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass
+class Pod:
+    """The life of one pod, by its uid."""
+
+    uid: str
+    namespace: str
+    name: str
+    run_id: str
+    attempt: int
+    token: str
+    phase: str = "Pending"
+    gone: bool = False
+    asked_alive: bool = False
+    """It was to be deleted, or went, before its containers had ended."""
+
+    @property
+    def over(self) -> bool:
+        return self.phase in _OVER
+
+    @property
+    def failed(self) -> bool:
+        """Its container failed by itself."""
+        return self.phase == "Failed" and not self.asked_alive
+
+
+class Recorder:
+    """Every pod of a cluster, from the first write on."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._lock = threading.Lock()
+
+    def note(self, write: etcd.Write) -> None:
+        """Takes note of one write."""
+        thing = write.object or write.before
+        assert thing is not None, f"the storage no longer knows what {write.key} was"
+        self.note_object(thing, gone=write.object is None)
+
+    def note_object(self, thing: Mapping[str, Any], *, gone: bool) -> None:
+        """Takes note of a pod as it is now, or was last."""
+        with self._lock:
+            pod = self._pods.setdefault(thing["metadata"]["uid"], _new(thing))
+            if (gone or "deletionTimestamp" in thing["metadata"]) and not pod.over:
+                pod.asked_alive = True
+            pod.phase = thing.get("status", {}).get("phase", pod.phase)
+            pod.gone = pod.gone or gone
+
+    def pods(self, run_ids: frozenset[str]) -> list[Pod]:
+        """Those that say they belong to one of these runs."""
+        with self._lock:
+            return [pod for pod in self._pods.values() if pod.run_id in run_ids]
+
+    def of_namespace(self, namespace: str) -> list[Pod]:
+        with self._lock:
+            return [pod for pod in self._pods.values() if pod.namespace == namespace]
+
+
+def _new(thing: Mapping[str, Any]) -> Pod:
+    meta = thing["metadata"]
+    marks = meta.get("annotations", {})
+    return Pod(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        run_id=marks.get(observed.RUN_ID, ""),
+        attempt=int(marks.get(observed.ATTEMPT, "0")),
+        token=marks.get(observed.TOKEN, ""),
+    )
