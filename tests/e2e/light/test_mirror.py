@@ -64,6 +64,7 @@ class Replica:
     """The parts of an operator that this file is about."""
 
     db: database.Database
+    client: clients.Client
     objects: calls.Objects
     mirror: mirror.Mirror
     resync: resync.Resync
@@ -100,7 +101,7 @@ async def replica(
         mirrored = mirror.Mirror(db, checked, retention=timedelta(days=30))
         listed = calls.Objects(client)
         compared = resync.Resync(db, listed, mirrored, namespaces=namespaces, confirm_seconds=0.1)
-        yield Replica(db, listed, mirrored, compared, checked, kubeconfig, namespaces)
+        yield Replica(db, client, listed, mirrored, compared, checked, kubeconfig, namespaces)
 
 
 @pytest.fixture
@@ -145,21 +146,21 @@ class Team:
         self.api = api
         self.name = f"team-{uuid.uuid4().hex[:8]}"
         self.owner = f"k8s/{self.name}"
-        self._path = f"/apis/clockhand.dev/v1alpha1/namespaces/{self.name}/scheduledjobs"
+        self.path = f"/apis/clockhand.dev/v1alpha1/namespaces/{self.name}/scheduledjobs"
         metadata = {"name": self.name, "labels": labels or {}}
         api.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     async def apply(self, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._call("POST", self._path, body)
+        return await self._call("POST", self.path, body)
 
     async def patch(self, job: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._call("PATCH", f"{self._path}/{job}", body)
+        return await self._call("PATCH", f"{self.path}/{job}", body)
 
     async def delete(self, job: str) -> None:
-        await self._call("DELETE", f"{self._path}/{job}")
+        await self._call("DELETE", f"{self.path}/{job}")
 
     async def get(self, job: str) -> dict[str, Any]:
-        return await self._call("GET", f"{self._path}/{job}")
+        return await self._call("GET", f"{self.path}/{job}")
 
     async def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         kind = MERGE if method == "PATCH" else "application/json"
@@ -266,6 +267,24 @@ async def test_what_the_schema_cannot_see_becomes_a_condition(
         assert ready["message"].startswith("spec.")
         assert shown["observedGeneration"] == 1
     assert (await mirrored(db, team, "fine")).next_run_at is not None
+
+
+async def test_an_object_too_deep_to_decode_stops_alone(
+    db: database.Database, team: Team, alone: Replica, serving: duty.MirrorDuty
+) -> None:
+    # no encoder here could make it
+    deep = json.dumps(objects.job("deep", payload="@")).replace('"@"', "[" * 3_000 + "]" * 3_000)
+    await alone.client.write("POST", team.path, deep.encode())
+    await team.apply(objects.job("next"))
+    await mirrored(db, team, "next")
+    stored = await mirrored(db, team, "deep")
+    assert "nested" in stored.parked
+    held = serving.held
+    assert held
+    assert await alone.resync.run_once(held)
+    assert serving.watching
+    await team.delete("deep")
+    await mirrored(db, team, "deep", lambda job: job.deleted_at is not None)
 
 
 async def test_a_template_is_shown_to_the_api_server(
