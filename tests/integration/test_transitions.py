@@ -235,7 +235,7 @@ BROKEN = [
     "SELECT job_id, owner, name, now(), now(), 0, 'Forbid', now() FROM jobs",
     "INSERT INTO skips (job_id, owner, job_name, first_at, last_at, count, reason, recorded_at) "
     "SELECT job_id, owner, name, now(), now() - interval '1 s', 1, 'Forbid', now() FROM jobs",
-    "INSERT INTO installation (one) VALUES (false)",
+    "INSERT INTO installation (one, timeline) VALUES (false, '')",
 ]
 
 

@@ -42,9 +42,10 @@ def clockhand() -> None:
 
 @clockhand.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 unless the schema fits this release.")
-def migrate(check: bool) -> None:
+@click.option("--restored", is_flag=True, help="The database came out of a backup: raise its epoch, once.")
+def migrate(check: bool, restored: bool) -> None:
     """Bring the database's schema up to this release."""
-    _run(functools.partial(_migrate, check=check))
+    _run(functools.partial(_migrate, check=check, restored=restored))
 
 
 @clockhand.command()
@@ -71,8 +72,8 @@ def crds() -> None:
     click.echo(crd.text(), nl=False)
 
 
-async def _migrate(settings: config.Settings, *, check: bool) -> None:
-    from clockhand.store import database, migrations, partitions
+async def _migrate(settings: config.Settings, *, check: bool, restored: bool) -> None:
+    from clockhand.store import database, installation, migrations, partitions
 
     db = database.Database(settings.database_url, size=2, name="migrate", options=settings.database_session_options)
     await db.open()
@@ -86,6 +87,8 @@ async def _migrate(settings: config.Settings, *, check: bool) -> None:
         async with db.transaction() as connection:
             now = await database.now(connection)
             await partitions.ensure_window(connection, now=now, retention_days=settings.retention_days)
+            if restored:
+                click.echo(f"epoch {await installation.settle_epoch(connection, restored=True)}")
         click.echo("the schema fits this release")
     finally:
         await db.close()

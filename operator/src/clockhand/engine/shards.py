@@ -13,7 +13,7 @@ import structlog
 
 from clockhand import metrics
 from clockhand.domain import ids, sharding
-from clockhand.store import database, runs
+from clockhand.store import database, installation, runs
 from clockhand.store import shards as rows
 
 log = structlog.get_logger(__name__)
@@ -63,6 +63,8 @@ class Shards:
             await rows.stamp(connection, replica=self._replica)
             held = dict(await rows.renew(connection, replica=self._replica, lease=self._lease))
             view = await rows.view(connection, lease=self._lease)
+            if view.promoted:
+                log.warning("database_promoted", epoch=await installation.settle_epoch(connection))
             wanted = sharding.preferred(range(ids.SHARDS), view.replicas, me=self._replica)
             surplus = set(held) - wanted
             if surplus:

@@ -19,6 +19,8 @@ class View:
 
     replicas: Sequence[str]
     free: Sequence[int]
+    promoted: bool
+    """The database is a standby that was promoted: its epoch has to be raised."""
 
 
 def rotated(shards: Collection[int]) -> list[int]:
@@ -43,7 +45,7 @@ async def view(connection: database.Connection, *, lease: float) -> View:
     """Live replicas and free shards."""
     row = await database.fetch_one(connection, "shards.live", {"lease": lease})
     assert row is not None
-    return View(replicas=row.replicas or (), free=row.free)
+    return View(replicas=row.replicas or (), free=row.free, promoted=row.promoted)
 
 
 async def take(

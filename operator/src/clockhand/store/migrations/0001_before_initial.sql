@@ -12,10 +12,10 @@ CREATE TYPE skip_reason AS ENUM ('CatchUp', 'Deadline', 'Forbid', 'QueueFull', '
 CREATE TABLE installation (
     one             boolean PRIMARY KEY DEFAULT true CHECK (one),
     epoch           int NOT NULL DEFAULT 1,
-    timeline        text NOT NULL DEFAULT '',
+    timeline        text NOT NULL,
     last_change     bigint NOT NULL DEFAULT 0
 );
-INSERT INTO installation DEFAULT VALUES;
+INSERT INTO installation (timeline) VALUES (substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
 
 CREATE SEQUENCE claim_count AS bigint;
 

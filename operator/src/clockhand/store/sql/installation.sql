@@ -2,13 +2,9 @@
 -- Database time at the start of the transaction, in whole milliseconds.
 SELECT date_trunc('milliseconds', now()) AS now;
 
--- name: lock_epoch
-SELECT epoch, timeline, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS current_timeline
-FROM installation FOR UPDATE;
-
--- name: raise_epoch
-UPDATE installation SET epoch = epoch + %(by)s, timeline = %(timeline)s
+-- name: settle_epoch
+-- A promoted standby is on another timeline, and may have lost the newest claims: what grows from them starts anew, higher.
+UPDATE installation
+SET epoch = epoch + 1, timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+WHERE timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) OR %(restored)s
 RETURNING epoch;
-
--- name: epoch
-SELECT epoch FROM installation;

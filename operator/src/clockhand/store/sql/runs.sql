@@ -20,7 +20,9 @@ moved AS (
     SET state = 'Claimed', reason = NULL, message = NULL, attempt = r.attempt + 1, token = n.token,
         fencing = (installation.epoch::bigint << 40) + nextval('claim_count'), claimed_at = %(now)s, started_at = NULL,
         pod_uid = NULL, node = NULL, deadline_at = %(now)s + make_interval(secs => r.pending_timeout)
-    FROM numbered n, installation
+    -- nothing is claimed on a promoted database until its epoch is raised
+    FROM numbered n, (SELECT epoch FROM installation
+                      WHERE timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)) AS installation
     WHERE r.run_id = n.run_id AND r.state = 'Queued'
     RETURNING r.*),
 logged AS (

@@ -15,7 +15,8 @@ RETURNING shard, generation;
 -- Replicas seen within one lease, and shards that nobody holds now.
 SELECT (SELECT array_agg(replica ORDER BY replica) FROM replicas
         WHERE last_seen > now() - make_interval(secs => %(lease)s)) AS replicas,
-       (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases WHERE expires_at <= now()) AS free;
+       (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases WHERE expires_at <= now()) AS free,
+       (SELECT timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM installation) AS promoted;
 
 -- name: take
 -- Free shards only; the rise of the generation is what shuts out the former holder.
