@@ -131,6 +131,44 @@ async def next_where(
     raise AssertionError("the stream ended")
 
 
+@contextlib.asynccontextmanager
+async def following(view: watch.PodWatch) -> collections.abc.AsyncIterator[list[watch.Seen]]:
+    """What the view shows, as it goes on in the background."""
+    seen: list[watch.Seen] = []
+
+    async def collect() -> None:
+        async with contextlib.aclosing(view.stream()) as stream:
+            async for one in stream:
+                seen.append(one)
+
+    task = asyncio.create_task(collect())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(seen: list[watch.Seen], kind: watch.Kind, name: str) -> watch.Seen:
+    async def there() -> bool:
+        return any(one.kind is kind and one.name == name for one in seen)
+
+    await eventually(there)
+    return next(one for one in seen if one.kind is kind and one.name == name)
+
+
+async def open_watch(source: pods.Pods, namespace: str, seen: list[watch.Seen]) -> str:
+    """Wait until the view follows its watch: a pod made after a listing can only be seen there."""
+
+    async def synced() -> bool:
+        return any(is_synced(one) for one in seen)
+
+    await eventually(synced)
+    name = await make_pod(source, namespace)
+    await until(seen, watch.Kind.ADDED, name)
+    return name
+
+
 def is_synced(seen: watch.Seen) -> bool:
     return seen.kind is watch.Kind.SYNCED
 
@@ -364,25 +402,21 @@ async def test_what_happens_while_the_wire_is_cut_is_made_up_for(
     proxy: tcpproxy.TcpProxy,
     namespace: str,
 ) -> None:
-    stays, goes = [await make_pod(source, namespace) for _ in range(2)]
+    goes = await make_pod(source, namespace)
     view = fresh_watch(pods.Pods(fragile), namespace)
-    async with contextlib.aclosing(view.stream()) as stream:
-        await next_where(stream, is_synced)
+    async with following(view) as seen:
+        stays = await open_watch(source, namespace, seen)
+        before = len(seen)
         proxy.cut()
         gone = await source.get(namespace, goes)
-        remove_pod(cluster.api, namespace, goes)
+        await asyncio.to_thread(remove_pod, cluster.api, namespace, goes)
         came = await make_pod(source, namespace)
         proxy.mend()
-        seen: list[watch.Seen] = []
-        await next_where(stream, lambda one: seen.append(one) or is_synced(one))  # type: ignore[func-returns-value]
-    kinds = {one.name: one.kind for one in seen if one.name}
-    assert kinds == {
-        stays: watch.Kind.MODIFIED,
-        came: watch.Kind.ADDED,
-        goes: watch.Kind.DELETED,
-    }
-    lost = next(one for one in seen if one.kind is watch.Kind.DELETED)
+        lost = await until(seen, watch.Kind.DELETED, goes)
+        await until(seen, watch.Kind.ADDED, came)
+        await until(seen, watch.Kind.MODIFIED, stays)
     assert (lost.uid, lost.run_id, lost.pod) == (gone.metadata.uid, gone.metadata.marks.run_id, None)
+    assert watch.Kind.SYNCED in {one.kind for one in seen[before:]}
 
 
 async def test_a_pod_that_was_replaced_while_the_wire_was_cut_is_two_pods(
@@ -425,25 +459,28 @@ async def test_a_shard_that_is_gained_is_seen_after_a_resync(source: pods.Pods, 
 
 
 async def test_a_silent_watch_is_not_trusted(cluster: light.LightCluster, source: pods.Pods, namespace: str) -> None:
-    name = await make_pod(source, namespace)
     settings = watch.WatchSettings(stall_seconds=1.0, first_backoff_seconds=0.05, max_backoff_seconds=0.5)
     view = watch.PodWatch(source, selector=pod_rules.SELECTOR, namespace=namespace, settings=settings)
-    async with contextlib.aclosing(view.stream()) as stream:
-        await next_where(stream, is_synced)
+    async with following(view) as seen:
+        await open_watch(source, namespace, seen)
         cluster.pause_apiserver()
         try:
-            waiting = asyncio.ensure_future(next_where(stream, is_synced))
 
             async def noticed() -> bool:
                 return view.last_error.startswith("Stalled")
 
             await eventually(noticed)
-            assert not waiting.done()
+            listings = view.listings
         finally:
             cluster.resume_apiserver()
-        await waiting
-        remove_pod(cluster.api, namespace, name)
-        assert (await next_where(stream, lambda one: one.kind is watch.Kind.DELETED)).name == name
+
+        async def listed() -> bool:
+            return view.listings > listings
+
+        await eventually(listed)
+        name = await open_watch(source, namespace, seen)
+        await asyncio.to_thread(remove_pod, cluster.api, namespace, name)
+        await until(seen, watch.Kind.DELETED, name)
 
 
 async def test_a_write_whose_answer_is_lost_is_uncertain_and_can_be_settled(

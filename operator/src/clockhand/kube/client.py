@@ -25,6 +25,7 @@ METADATA_ONLY: collections.abc.Mapping[str, str] = {
 }
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 MERGE_PATCH: collections.abc.Mapping[str, str] = {"Content-Type": "application/merge-patch+json"}
+JSON_PATCH: collections.abc.Mapping[str, str] = {"Content-Type": "application/json-patch+json"}
 _JSON = "application/json"
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=connections.CONNECT_TIMEOUT_SECONDS)
 
@@ -111,7 +112,7 @@ class Client:
             with _reading():
                 yield response
         finally:
-            response.close()
+            _drop(response)
 
     async def watch(self, path: str, query: Query, patience: streams.Patience) -> collections.abc.AsyncGenerator[bytes]:
         """The lines of a watch. Ends when the server ends it; raises `Stalled` on silence."""
@@ -173,6 +174,13 @@ async def connect(
     """A client for the running event loop."""
     async with connections.open_session(connection, call_seconds) as session:
         yield Client(session, connection, flow.WriteGate(settings or flow.FlowSettings()))
+
+
+def _drop(response: aiohttp.ClientResponse) -> None:
+    """Break the connection of an answer that was not read to its end: a dead server would never agree to close it."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 def path_part(name: str) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from clockhand.domain import flat
 from clockhand.kube import client as clients
+from clockhand.kube import failures
 
 GROUP_PATH = "/apis/clockhand.dev/v1alpha1"
 SCHEDULED_JOBS = "scheduledjobs"
@@ -97,18 +98,26 @@ class Objects:
         uid: str,
         resource_version: str | None = None,
     ) -> str:
-        """Merge `status` into the object of this uid; returns its new version.
+        """Make `status` the status of the object of this uid; returns its new version.
 
-        `ApiConflict` where the name has another uid by now or, if given, the version is not current.
+        `ApiConflict` where the name has another uid by now or, if given, the version is not current. A JSON patch,
+        because the API server ignores a uid in a merge patch of a status.
         """
-        meta = {"uid": uid} if resource_version is None else {"uid": uid, "resourceVersion": resource_version}
-        answer = await self._client.write(
-            "PATCH",
-            f"{self._path(namespace, name)}/status",
-            clients.encode({"metadata": meta, "status": status}),
-            query=_FIELD_MANAGER,
-            headers={**clients.METADATA_ONLY, **clients.MERGE_PATCH},
-        )
+        shown = {field: value for field, value in status.items() if value is not None}
+        steps: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+        if resource_version is not None:
+            steps.append({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version})
+        steps.append({"op": "add", "path": "/status", "value": shown})
+        try:
+            answer = await self._client.write(
+                "PATCH",
+                f"{self._path(namespace, name)}/status",
+                clients.encode(steps),
+                query=_FIELD_MANAGER,
+                headers={**clients.METADATA_ONLY, **clients.JSON_PATCH},
+            )
+        except failures.ApiInvalid as error:
+            raise (error if error.status.causes else failures.ApiConflict(error.status)) from error
         return _OBJECT.decode(answer).metadata.resource_version
 
     async def delete(self, namespace: str, name: str, *, uid: str) -> None:
