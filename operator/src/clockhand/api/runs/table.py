@@ -11,6 +11,8 @@ from clockhand.store import listing
 
 Json = dict[str, Any]
 _WIDE = 1
+# as kubectl shows what is not there; an empty cell would shift the columns for whoever reads rows by words
+_NOTHING = "<none>"
 _COLUMNS: Sequence[tuple[str, str, str, int]] = (
     ("Name", "string", "The run: its job and its scheduled instant.", 0),
     ("Job", "string", "The ScheduledJob that it belongs to.", 0),
@@ -61,7 +63,7 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
         run.state,
         run.attempt,
         objects.instant(run.scheduled_at),
-        "" if late is None else short(timedelta(seconds=late)),
+        _NOTHING if late is None else short(timedelta(seconds=late)),
         _duration(run, now),
         human(now - run.created_at),
         _worker(run),
@@ -71,20 +73,20 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
 
 def _duration(run: listing.Run, now: datetime) -> str:
     if run.started_at is None or run.state == "Retrying":
-        return ""
+        return _NOTHING
     return short((run.finished_at or now) - run.started_at)
 
 
 def _worker(run: listing.Run) -> str:
     pod = objects.pod_name(run)
     if pod is None:
-        return ""
+        return _NOTHING
     return f"{pod}/{run.node}" if run.node else pod
 
 
 def _reason(run: listing.Run) -> str:
     if run.count is None:
-        return run.reason or ""
+        return run.reason or _NOTHING
     return f"{run.reason} ({run.count} slot{'s' if run.count > 1 else ''})"
 
 

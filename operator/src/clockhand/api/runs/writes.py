@@ -93,6 +93,8 @@ class Writes:
             run = await _found(connection, caller.owner, name)
             if uid and uid != str(run.run_id):
                 raise status.conflict(name, f"the UID in the precondition ({uid}) does not match ({run.run_id})")
+            if run.state == listing.SKIPPED:
+                raise status.conflict(name, "it stands for slots that did not run: there is nothing to cancel")
             if run.finished_at is not None:
                 raise status.conflict(name, f"it is over ({run.state}): only a run that is not over can be cancelled")
             now = await database.now(connection)
