@@ -24,6 +24,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def up(options: argparse.Namespace) -> int:
+    with binaries.locked("kind"):
+        _up(options)
+    print(f"export KUBECONFIG={kind_cluster.kubeconfig()}")
+    print(f"export PATH={binaries.path('kubectl').parent}:$PATH")
+    return 0
+
+
+def _up(options: argparse.Namespace) -> None:
     engine.start()
     stock = options.stock or (not engine.is_ours() and node_image.registry_answers())
     binaries.ensure(binaries.KIND_TOOLS)
@@ -32,17 +40,15 @@ def up(options: argparse.Namespace) -> int:
     if options.images:
         images.build_all(offline=not stock)
         kind_cluster.load(images.TAGS)
-    print(f"export KUBECONFIG={kind_cluster.kubeconfig()}")
-    print(f"export PATH={binaries.path('kubectl').parent}:$PATH")
-    return 0
 
 
 def down(options: argparse.Namespace) -> int:
-    if engine.answers():
-        binaries.ensure(("kind",))
-        kind_cluster.delete()
-    if not options.keep_engine:
-        engine.stop()
+    with binaries.locked("kind"):
+        if engine.answers():
+            binaries.ensure(("kind",))
+            kind_cluster.delete()
+        if not options.keep_engine:
+            engine.stop()
     return 0
 
 

@@ -20,7 +20,7 @@ PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH = "1970-01-01T00:00:00Z"
 FOLDERS = ("tmp", "etc", "run", "var/run")
 TEXTS = {
-    "etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n",
+    "etc/passwd": "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n",
     "etc/group": "root:x:0:\nnobody:x:65534:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
