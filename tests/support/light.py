@@ -26,7 +26,7 @@ from types import TracebackType
 from tests.e2e.cluster import binaries, steps
 from tests.support import controlplane, guard, kubeapi, pki
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 PORT_ATTEMPTS = 3
 KWOK_CONFIG = Path(binaries.__file__).with_name("kwok.yaml")
 DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
