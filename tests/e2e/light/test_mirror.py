@@ -332,18 +332,19 @@ async def test_a_refusal_that_may_pass_stops_nothing(
     assert stored.next_run_at is not None
 
 
+@pytest.mark.parametrize("full", [True, False])
 async def test_a_listing_finds_what_went_while_nobody_watched(
-    db: database.Database, team: Team, alone: Replica
+    db: database.Database, team: Team, alone: Replica, full: bool
 ) -> None:
     held = await alone.take()
     for name in ("stays", "goes", "replaced"):
         await team.apply(objects.job(name))
-    assert await alone.resync.run_once(held)
+    assert await alone.resync.run_once(held, full=full)
     await team.delete("goes")
     await team.delete("replaced")
     again = await team.apply(objects.job("replaced"))
     await team.patch("stays", {"spec": {"priority": 7}})
-    assert await alone.resync.run_once(held)
+    assert await alone.resync.run_once(held, full=full)
     assert (await mirrored(db, team, "goes")).deleted_at is not None
     assert (await mirrored(db, team, "stays")).generation == 2
     assert str((await mirrored(db, team, "replaced")).job_id) == again["metadata"]["uid"]

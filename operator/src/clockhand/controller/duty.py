@@ -127,14 +127,16 @@ class MirrorDuty:
 
     async def _compare(self, held: duties.Held, box: inbox.Inbox) -> None:
         """A full comparison first, then the watch; again every ten minutes, and often while nothing watches."""
+        full = True
         while True:
             pause = RESYNC_UNWATCHED_SECONDS
             async with _patiently("resync"):
-                if await self._parts.resync.run_once(held):
+                if await self._parts.resync.run_once(held, full=full):
                     self._ensure_watch(box)
-                    pause = RESYNC_SECONDS
+                    pause, full = RESYNC_SECONDS, False
                 else:
                     await self._stop_watch()
+                    full = True
             await self._look_after_watch(box, pause)
 
     async def _look_after_watch(self, box: inbox.Inbox, seconds: float) -> None:
