@@ -48,6 +48,7 @@ integration: install ## Tests on a real PostgreSQL
 	$(PY) -m pytest -q tests/integration
 
 e2e: install ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
+	$(PY) -m tests.e2e.cluster build light
 	$(cluster)
 	$(PY) -m pytest -q tests/e2e
 
