@@ -24,3 +24,8 @@ LOOP_ERRORS = Counter("clockhand_loop_errors_total", "Loop steps that failed and
 PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server accepted")
 PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
 CLOCK_PAUSED = Gauge("clockhand_clock_paused", "1 while firing is paused since the database clock stepped")
+RUNS_REQUESTS = Counter("clockhand_runs_api_requests_total", "Calls of the runs API", ("method", "code"))
+RUNS_WATCHES = Gauge("clockhand_runs_api_watches", "Watches of runs that are open")
+RUNS_WATCHES_CUT = Counter(
+    "clockhand_runs_api_watches_cut_total", "Watches told to list anew: too slow, or the log was cut"
+)

@@ -148,7 +148,7 @@ def test_what_is_gone_is_not_found(kubectl: Kubectl) -> None:
 def test_kubectl_lets_the_server_check_fields(kubectl: Kubectl) -> None:
     order = json.dumps(runs.manual("misspelt", "nightly", paylod={}))
     # kubectl learns from the openapi document that it may
-    wait_for("the openapi document", lambda: "spec.job" in kubectl.call("explain", "runs.spec.job").out or None)
+    wait_for("the openapi document", lambda: "ScheduledJob" in kubectl.call("explain", "runs.spec.job").out)
     assert 'unknown field "spec.paylod"' in kubectl.refusal("create", "-f", "-", stdin=order)
     assert 'unknown field "spec.paylod"' in kubectl.run("create", "-f", "-", "--validate=warn", stdin=order).err
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.domain import ids
 from clockhand.store import changes, database, listing
 
@@ -94,6 +94,8 @@ class Subscription:
         self._changed.set()
 
     def end(self, why: type[Exception]) -> None:
+        if why is Lagging and self._end is None:
+            metrics.RUNS_WATCHES_CUT.inc()
         self._end = self._end or why
         self._batches.clear()
         self._changed.set()
@@ -125,6 +127,7 @@ class Feed:
                 self._epoch, self._cursor = standing.epoch, standing.newest
             subscription = Subscription(self._epoch, self._cursor)
             self._subscriptions.add(subscription)
+            metrics.RUNS_WATCHES.set(len(self._subscriptions))
             self._wanted.set()
         if self._closed:
             subscription.end(Closed)
@@ -132,6 +135,7 @@ class Feed:
 
     def leave(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)
+        metrics.RUNS_WATCHES.set(len(self._subscriptions))
         if not self._subscriptions:
             self._wanted.clear()
 

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.api.runs import (
     discovery,
     feed,
@@ -39,6 +39,7 @@ _CLUSTER = f"{_VERSION_PATH}/{group.RESOURCE}"
 _COLLECTION = f"{_VERSION_PATH}/namespaces/{{namespace}}/{group.RESOURCE}"
 _ONE = f"{_COLLECTION}/{{name}}"
 _JSON = "application/json"
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _CUT = (
     f"only the newest {lists.MOST} runs of the last 24 hours are shown; choose with --field-selector "
     "spec.job=NAME, status.state=STATE or spec.day=YYYY-MM-DD"
@@ -251,7 +252,14 @@ class RunsServer:
 
 @web.middleware
 async def _statuses(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every failure as a Status object."""
+    """Every failure as a Status object, and every answer counted."""
+    response = await _as_status(request, handler)
+    method = request.method if request.method in _METHODS else "other"
+    metrics.RUNS_REQUESTS.labels(method, str(response.status)).inc()
+    return response
+
+
+async def _as_status(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except status.Failure as failure:
