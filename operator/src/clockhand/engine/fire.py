@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
 from clockhand import errors, metrics
@@ -126,7 +127,7 @@ def new_run(
     slot: firing.Slot,
     kind: states.RunKind = states.RunKind.SLOT,
     key: str = "",
-    payload: object = None,
+    payload: object = msgspec.UNSET,
 ) -> rows.NewRun:
     """The row of a run of `job_id`, its limits taken from `plan`."""
     return rows.NewRun(

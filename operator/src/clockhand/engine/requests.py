@@ -51,7 +51,7 @@ async def request_run(
         slot=firing.Slot(now, states.RunState.BLOCKED, states.Reason.JOB_LIMIT),
         kind=states.RunKind.MANUAL,
         key=name,
-        payload=None if payload is msgspec.UNSET else payload,
+        payload=payload,
     )
     if await requests.claim_key(connection, scope=str(job.job_id), key=name, run_id=run.run_id, now=now) != run.run_id:
         raise errors.Conflict(f"a run named {name!r} exists already")

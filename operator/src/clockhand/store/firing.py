@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from psycopg.types.json import Jsonb
 
 from clockhand.domain import admission, states
@@ -44,7 +45,8 @@ class NewRun:
     pending_timeout: int
     attempt_timeout: int | None
     run_timeout: int | None
-    payload: object = None
+    payload: object = msgspec.UNSET
+    """Its own, null included; unset: the spec's holds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ async def insert_runs(
         "kinds": [run.kind.value for run in runs],
         "keys": [run.key for run in runs],
         "scheduled": [run.scheduled_at for run in runs],
-        "payloads": [None if run.payload is None else Jsonb(run.payload, _dumps) for run in runs],
+        "payloads": [None if run.payload is msgspec.UNSET else Jsonb(run.payload, _dumps) for run in runs],
         "states": [run.state.value for run in runs],
         "reasons": [run.reason for run in runs],
         "serials": [run.serial for run in runs],
