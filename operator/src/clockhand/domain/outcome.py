@@ -95,6 +95,12 @@ def classify(pod: observed.Pod, main_container: str | None = None) -> Observatio
     return _pending(pod, state.waiting)
 
 
+def started_at_of(pod: observed.Pod) -> datetime | None:
+    """When the main container of an attempt that is over began, by the kubelet's clock; None where it never did."""
+    ended = _state_of(pod, main_container_of(pod)).terminated
+    return ended.started_at if ended else None
+
+
 def _state_of(pod: observed.Pod, name: str) -> observed.ContainerState:
     for status in pod.status.container_statuses:
         if status.name == name:

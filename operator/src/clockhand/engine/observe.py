@@ -161,16 +161,16 @@ class Observe:
         )
         if batch.size:
             logs = await self._logs(batch.ended.values())
-            jobs = await self._store(batch, holder, logs)
-            self._drop(batch)
-            await self._promote(jobs)
+            stored = await self._store(batch, holder, logs)
+            self._drop(batch, stored)
+            await self._promote(stored.jobs)
         if not (self._launched or self._started or self._ended or self._handed_back):
             self.wanted.clear()
         return batch.size
 
     async def _store(
         self, batch: _Batch, holder: runs.Holder, logs: dict[tuple[uuid.UUID, int], str]
-    ) -> set[uuid.UUID]:
+    ) -> _Stored:
         ended = list(batch.ended.values())
         async with self._db.transaction() as connection:
             now = await database.now(connection)
@@ -202,13 +202,16 @@ class Observe:
         await asyncio.gather(*(fetch(item, item.pod) for item in ill if item.pod))
         return tails
 
-    def _drop(self, batch: _Batch) -> None:
+    def _drop(self, batch: _Batch, stored: _Stored) -> None:
         _forget(self._launched, batch.launched)
         _forget(self._started, batch.started)
         _forget(self._waits, batch.waits)
         _forget(self._handed_back, batch.handed_back)
         _forget(self._ended, batch.ended)
-        self._settled.update(item.pod.metadata.uid for item in batch.ended.values() if item.pod)
+        # an end that was refused, as the shard is another's, must be stored if the shard comes back with the run still open
+        self._settled.update(
+            item.pod.metadata.uid for key, item in batch.ended.items() if item.pod and key in stored.attempts
+        )
 
     def _note_end(self, pod: observed.Pod) -> bool:
         identity = pods.identity_of(pod)
@@ -224,6 +227,14 @@ class Observe:
     def _end(self, item: Ended) -> None:
         self._ended.setdefault((item.key.run_id, item.key.token), item)
         self.wanted.set()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stored:
+    """Attempts whose end was stored, by run and token, and the jobs in which another run may now go on."""
+
+    attempts: set[tuple[uuid.UUID, int]]
+    jobs: set[uuid.UUID]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -258,21 +269,23 @@ async def _store_ended(
     logs: dict[tuple[uuid.UUID, int], str],
     *,
     now: datetime,
-) -> set[uuid.UUID]:
-    """Stores the verdicts; returns the jobs in which another run may now go on."""
+) -> _Stored:
+    """Stores the verdicts over those attempts that are still open and ours."""
+    stored = _Stored(set(), set())
     if not ended:
-        return set()
-    by_run = {item.key.run_id: item for item in ended}
-    outcomes, records, jobs = [], [], set()
+        return stored
+    by_attempt = {(item.key.run_id, item.key.token): item for item in ended}
+    outcomes, records = [], []
     for row in await runs.lock_open(connection, holder=holder, items=[item.key for item in ended]):
-        item = by_run[row.run_id]
+        item = by_attempt[(row.run_id, row.token)]
+        stored.attempts.add((row.run_id, row.token))
         plan = specs.of(row.spec)
         decided = verdict.judge(plan, _open_run(row), item.end, now=now)
-        outcomes.append(_outcome(row, decided))
+        outcomes.append(_outcome(row, decided, item))
         if decided.state is not states.RunState.SUCCEEDED:
             records.append(_record(row, item, logs.get((row.run_id, row.token))))
         if _has_successors(plan):
-            jobs.add(row.job_id)
+            stored.jobs.add(row.job_id)
     await runs.record_attempts(connection, records, now=now)
     await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
     for row in await runs.finish(connection, [one for one in outcomes if one.state.is_over], now=now):
@@ -280,7 +293,7 @@ async def _store_ended(
         if not row.kept:
             metrics.HISTORY_CONFLICTS.inc()
             log.error("run_already_in_history", run=str(row.run_id))
-    return jobs
+    return stored
 
 
 def _has_successors(plan: spec.JobSpec) -> bool:
@@ -316,7 +329,9 @@ def _open_run(row: Any) -> verdict.OpenRun:
     )
 
 
-def _outcome(row: Any, decided: verdict.Verdict) -> runs.Outcome:
+def _outcome(row: Any, decided: verdict.Verdict, item: Ended) -> runs.Outcome:
+    # a pod can be over before anything else of it was stored
+    pod = item.pod
     return runs.Outcome(
         run_id=row.run_id,
         token=row.token,
@@ -326,6 +341,10 @@ def _outcome(row: Any, decided: verdict.Verdict) -> runs.Outcome:
         failures=decided.failures,
         disruptions=decided.disruptions,
         ready_at=decided.ready_at,
+        pod_uid=uuid.UUID(pod.metadata.uid) if pod else None,
+        node=pod.spec.node_name or None if pod else None,
+        created_at=pod.metadata.creation_timestamp if pod else None,
+        started_at=outcome.started_at_of(pod) if pod else None,
     )
 
 
@@ -337,13 +356,13 @@ def _record(row: Any, item: Ended, log_tail: str | None) -> runs.AttemptRecord:
         scheduled_at=row.scheduled_at,
         attempt=row.attempt,
         claimed_at=row.claimed_at,
-        started_at=row.started_at,
+        started_at=row.started_at or (outcome.started_at_of(item.pod) if item.pod else None),
         outcome="TimedOut" if timed_out else "Stopped" if row.stop_reason else _RECORDED[end.ending],
         reason=row.stop_reason or end.reason or end.ending.value,
         exit_code=end.exit_code,
         message=end.message,
         pod_name=pods.pod_name(row.job_name, row.run_id, row.attempt),
-        node=row.node,
+        node=row.node or (item.pod.spec.node_name or None if item.pod else None),
         log_tail=log_tail,
     )
 

@@ -97,7 +97,10 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a run goes after its attempt ended. `ready_at` belongs to Retrying alone."""
+    """Where a run goes after its attempt ended. `ready_at` belongs to Retrying alone.
+
+    The last four are what its pod says of itself, for a pod that was over before anything of it was stored.
+    """
 
     run_id: uuid.UUID
     token: int
@@ -107,6 +110,10 @@ class Outcome:
     failures: int
     disruptions: int
     ready_at: datetime | None
+    pod_uid: uuid.UUID | None = None
+    node: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,8 +210,14 @@ async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *
     """Ends runs: rows (run_id, job_id, state, kept); `kept` is false where history had the run already."""
     if not outcomes:
         return ()
-    fields = ("run_id", "token", "state", "reason", "message", "failures", "disruptions")
-    return await database.fetch(connection, "runs.finish", {**_columns(outcomes, *fields), "now": now})
+    fields = ("run_id", "token", "state", "reason", "message", "failures", "disruptions", "pod_uid", "node")
+    parameters = {
+        **_columns(outcomes, *fields),
+        "created": [outcome.created_at for outcome in outcomes],
+        "started": [outcome.started_at for outcome in outcomes],
+        "now": now,
+    }
+    return await database.fetch(connection, "runs.finish", parameters)
 
 
 async def retry(connection: database.Connection, outcomes: Sequence[Outcome]) -> int:
@@ -212,7 +225,11 @@ async def retry(connection: database.Connection, outcomes: Sequence[Outcome]) ->
     if not outcomes:
         return 0
     fields = ("run_id", "token", "reason", "message", "failures", "disruptions")
-    parameters = {**_columns(outcomes, *fields), "ready": [outcome.ready_at for outcome in outcomes]}
+    parameters = {
+        **_columns(outcomes, *fields),
+        "ready": [outcome.ready_at for outcome in outcomes],
+        "created": [outcome.created_at for outcome in outcomes],
+    }
     return len(await database.fetch(connection, "runs.retry", parameters))
 
 

@@ -111,21 +111,28 @@ FOR UPDATE OF r;
 
 -- name: finish
 -- Ends runs whose attempt is open: the row moves to history. One that history already has is reported, not fatal.
+-- What was not stored of a pod before it was over is taken from what the pod says; its clock only ever shows, never decides.
 WITH gone AS (
     DELETE FROM live_runs r
     USING unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(states)s::run_state[], %(reasons)s::text[],
-                 %(messages)s::text[], %(failures)s::int[], %(disruptions)s::int[])
-          AS n (run_id, token, state, reason, message, failures, disruptions)
+                 %(messages)s::text[], %(failures)s::int[], %(disruptions)s::int[], %(pod_uids)s::uuid[],
+                 %(nodes)s::text[], %(created)s::timestamptz[], %(started)s::timestamptz[])
+          AS n (run_id, token, state, reason, message, failures, disruptions, pod_uid, node, created_at, started_at)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
     RETURNING r.*, n.state AS new_state, n.reason AS new_reason, n.message AS new_message,
-              n.failures AS new_failures, n.disruptions AS new_disruptions),
+              n.failures AS new_failures, n.disruptions AS new_disruptions,
+              coalesce(r.pod_uid, n.pod_uid) AS its_pod_uid, coalesce(r.node, n.node) AS its_node,
+              coalesce(r.launched_at, CASE WHEN n.created_at IS NOT NULL
+                                      THEN least(greatest(n.created_at, r.claimed_at), %(now)s) END) AS its_launch,
+              coalesce(r.started_at, CASE WHEN n.started_at IS NOT NULL
+                                     THEN least(greatest(n.started_at, r.claimed_at), %(now)s) END) AS its_start),
 kept AS (
     INSERT INTO run_history (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
                              spec_id, payload, state, reason, message, attempt, failures, disruptions, claimed_at,
                              launched_at, started_at, finished_at, pod_uid, node)
     SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, payload,
-           new_state, new_reason, new_message, attempt, new_failures, new_disruptions, claimed_at, launched_at,
-           started_at, %(now)s, pod_uid, node
+           new_state, new_reason, new_message, attempt, new_failures, new_disruptions, claimed_at, its_launch,
+           its_start, %(now)s, its_pod_uid, its_node
     FROM gone
     ON CONFLICT DO NOTHING
     RETURNING run_id),
@@ -152,10 +159,12 @@ FROM gone LEFT JOIN kept USING (run_id);
 WITH moved AS (
     UPDATE live_runs r
     SET state = 'Retrying', reason = n.reason, message = n.message, failures = n.failures, disruptions = n.disruptions,
-        ready_at = n.ready_at, token = NULL, stop_reason = NULL, deadline_at = NULL, pod_uid = NULL
+        ready_at = n.ready_at, token = NULL, stop_reason = NULL, deadline_at = NULL, pod_uid = NULL,
+        launched_at = coalesce(r.launched_at, CASE WHEN n.created_at IS NOT NULL
+                                              THEN least(greatest(n.created_at, r.claimed_at), now()) END)
     FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[], %(messages)s::text[],
-                %(failures)s::int[], %(disruptions)s::int[], %(ready)s::timestamptz[])
-         AS n (run_id, token, reason, message, failures, disruptions, ready_at)
+                %(failures)s::int[], %(disruptions)s::int[], %(ready)s::timestamptz[], %(created)s::timestamptz[])
+         AS n (run_id, token, reason, message, failures, disruptions, ready_at, created_at)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
     RETURNING r.run_id, r.state),
 logged AS (
