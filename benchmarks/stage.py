@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from clockhand.kube import client as clients
 
 POSTGRES = {**statements.SETTINGS, "fsync": "on", "synchronous_commit": "on"}
 _PAUSE = 0.25
+_SHOWN_OF_LOG = 3_000
 
 
 class Stage:
@@ -95,4 +97,14 @@ async def standing(*, operators: int, settings: light.LightSettings | None = Non
         stack.callback(installed.close)
         await asyncio.to_thread(installed.install, operators=operators)
         client = await stack.enter_async_context(crowd.connected(str(cluster.kubeconfig)))
-        yield Stage(cluster, server, installed, client)
+        try:
+            yield Stage(cluster, server, installed, client)
+        except BaseException:
+            _show_logs(installed)
+            raise
+
+
+def _show_logs(installed: installation.Processes) -> None:
+    """What the processes said, before it is taken away with them."""
+    for path in sorted(installed.log("any").parent.glob("*.log")):
+        print(f"--- {path.name}\n{path.read_text(errors='replace')[-_SHOWN_OF_LOG:]}", file=sys.stderr)
