@@ -9,6 +9,7 @@ pass ends it at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import random
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 BACKLOG = 256
 """Launches under way or waiting for a place at the API server, at most; beyond it nothing more is claimed."""
 _RENDERED = 2048
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 20.0
+_AT_ONCE, _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0, 20.0
 _HAND_BACK_AFTER = 6
 """Tries at an API server that cannot answer, after which another replica shall have the run."""
 
@@ -54,6 +55,15 @@ class Plan:
     payload: bytes
 
 
+@dataclasses.dataclass(slots=True)
+class _Past:
+    """What earlier tries left open: whether the pod may exist, and whether it may even have run and gone."""
+
+    may_exist: bool
+    may_have_run: bool
+    tries: int = 0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reports:
     """Where a launch tells what became of it; each call only takes note and returns."""
@@ -74,6 +84,7 @@ class Launch:
         self._held = held
         self._reports = reports
         self._tasks: dict[uuid.UUID, asyncio.Task[None]] = {}
+        self._abandoned: dict[uuid.UUID, asyncio.Event] = {}
         self._plans: dict[int, Plan | errors.InvalidInput] = {}
 
     def room(self) -> int:
@@ -92,6 +103,7 @@ class Launch:
             if isinstance(plan, errors.InvalidInput):
                 self._end(claim, verdict.Ending.REFUSED, str(plan))
             elif claim.run_id not in self._tasks:
+                self._abandoned[claim.run_id] = asyncio.Event()
                 task = asyncio.create_task(self._launch(claim, plan, taken_over=taken_over))
                 self._tasks[claim.run_id] = task
                 task.add_done_callback(functools.partial(self._done, claim))
@@ -100,7 +112,8 @@ class Launch:
         """Ends a launch that is under way here, so that no pod of it can appear later."""
         task = self._tasks.get(run_id)
         if task is not None:
-            task.cancel()
+            # a request on its way is not cut off: its pod would appear after everybody had looked
+            self._abandoned[run_id].set()
             await asyncio.wait((task,))
 
     async def drain(self, seconds: float) -> None:
@@ -113,6 +126,7 @@ class Launch:
 
     def _done(self, claim: runs.Claim, task: asyncio.Task[None]) -> None:
         self._tasks.pop(claim.run_id, None)
+        self._abandoned.pop(claim.run_id, None)
         if not task.cancelled() and task.exception() is not None:
             metrics.LOOP_ERRORS.labels(loop="launch").inc()
             log.error("launch_failed", run=str(claim.run_id), exc_info=task.exception())
@@ -132,83 +146,77 @@ class Launch:
 
     async def _launch(self, claim: runs.Claim, plan: Plan, *, taken_over: bool) -> None:
         facts = _facts(claim, plan)
-        if taken_over and plan.spec.delivery is spec.Delivery.AT_MOST_ONCE:
-            await self._adopt_or_give_up(claim, plan, facts)
-            return
-        body = plan.template.body_for(facts)
-        tries = 0
-        while self._held.holds(claim.shard):
-            wait = await self._try(claim, plan, facts, body, tries)
+        past = _Past(may_exist=taken_over, may_have_run=taken_over)
+        abandoned = self._abandoned[claim.run_id]
+        while self._held.holds(claim.shard) and not abandoned.is_set():
+            wait = await self._step(claim, plan, facts, past)
             if wait is None:
                 return
-            tries += 1
-            await asyncio.sleep(wait * random.uniform(0.75, 1.25))
+            past.tries += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait * random.uniform(0.75, 1.25)):
+                    await abandoned.wait()
 
-    async def _try(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts, body: bytes, tries: int) -> float | None:
-        """One try; None when it is settled, else seconds to wait before the next."""
+    async def _step(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts, past: _Past) -> float | None:
+        """One try; None when it is settled, else seconds to wait before the next.
+
+        A pod that may exist is looked for first: admission, which comes before the check of names, could refuse it now for
+        the very quota that it fills.
+        """
+        if past.may_exist:
+            try:
+                await self._adopt(claim, plan, facts)
+                return None
+            except errors.NotFound:
+                if past.may_have_run and plan.spec.delivery is spec.Delivery.AT_MOST_ONCE:
+                    self._end(claim, verdict.Ending.GONE, "taken over from a replica that may have started it")
+                    return None
+            except (errors.Unavailable, errors.Refused):
+                return _wait(past.tries)
+        return await self._create(claim, plan, facts, past)
+
+    async def _create(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts, past: _Past) -> float | None:
+        body = plan.template.body_for(facts)
         try:
             created = await self._api.create(claim.namespace, body, still=lambda: self._held.holds(claim.shard))
-        except failures.ApiConflict:
-            return await self._adopt(claim, plan, facts)
-        except errors.Uncertain:
-            return _wait(tries)  # the next try meets AlreadyExists if this one was carried out
+        except (failures.ApiConflict, errors.Uncertain):
+            past.may_exist = True
+            return _wait(past.tries) if past.tries else _AT_ONCE
         except errors.Unavailable as error:
-            return self._unavailable(claim, error, tries)
+            return self._unavailable(claim, error, past)
         except (errors.Refused, errors.InvalidInput, errors.NotFound) as error:
-            return self._refused(claim, error, tries)
+            return self._refused(claim, error, past)
         except errors.Stale:
             return None  # the new holder goes through this run
         metrics.PODS_CREATED.inc()
         self._reports.launched(claim, uuid.UUID(created.uid))
         return None
 
-    def _refused(self, claim: runs.Claim, error: errors.ClockhandError, tries: int) -> float | None:
+    async def _adopt(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts) -> None:
+        """The name is taken: by this attempt's own pod, or by a stranger. Raises NotFound where it is free."""
+        found = await self._api.get(claim.namespace, plan.template.name_for(facts))
+        if not pods.belongs_to(found, facts):
+            message = f"pod {found.metadata.name} exists and is not of this attempt; it is left alone"
+            self._end(claim, verdict.Ending.NAME_TAKEN, message)
+            return
+        metrics.PODS_ADOPTED.inc()
+        self._reports.launched(claim, uuid.UUID(found.metadata.uid))
+        self._reports.seen(found)
+
+    def _refused(self, claim: runs.Claim, error: errors.ClockhandError, past: _Past) -> float | None:
         refusal = getattr(error, "refusal", None)
-        if refusal in _PASSING:
-            self._reports.waits(claim, refusal.value, str(error))
-            return _wait(tries)
+        if refusal in _PASSING or isinstance(error, failures.ResourceMissing):
+            self._reports.waits(claim, refusal.value if refusal else "Unavailable", str(error))
+            return _wait(past.tries)
         gone = refusal is failures.Refusal.NAMESPACE_TERMINATING or isinstance(error, errors.NotFound)
         self._end(claim, verdict.Ending.NAMESPACE_DELETED if gone else verdict.Ending.REFUSED, str(error))
         return None
 
-    def _unavailable(self, claim: runs.Claim, error: errors.Unavailable, tries: int) -> float | None:
-        if tries >= _HAND_BACK_AFTER:
+    def _unavailable(self, claim: runs.Claim, error: errors.Unavailable, past: _Past) -> float | None:
+        if past.tries >= _HAND_BACK_AFTER and not past.may_exist:
             self._reports.hand_back(claim)
             return None
-        return max(_wait(tries), error.retry_after or 0)
-
-    async def _adopt(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts) -> float | None:
-        """The name is taken: by this attempt's own pod, or by a stranger."""
-        try:
-            found = await self._api.get(claim.namespace, plan.template.name_for(facts))
-        except errors.NotFound:
-            return _wait(0)
-        except (errors.Unavailable, errors.Refused):
-            return _wait(2)
-        if not pods.belongs_to(found, facts):
-            message = f"pod {found.metadata.name} exists and is not of this attempt; it is left alone"
-            self._end(claim, verdict.Ending.NAME_TAKEN, message)
-            return None
-        metrics.PODS_ADOPTED.inc()
-        self._reports.launched(claim, uuid.UUID(found.metadata.uid))
-        self._reports.seen(found)
-        return None
-
-    async def _adopt_or_give_up(self, claim: runs.Claim, plan: Plan, facts: pods.RunFacts) -> None:
-        """At most once: without its pod, nobody knows whether the attempt ran."""
-        tries = 0
-        while self._held.holds(claim.shard):
-            try:
-                await self._api.get(claim.namespace, plan.template.name_for(facts))
-            except errors.NotFound:
-                self._end(claim, verdict.Ending.GONE, "taken over from a replica that may have started it")
-                return
-            except (errors.Unavailable, errors.Refused):
-                await asyncio.sleep(_wait(tries))
-                tries += 1
-                continue
-            if await self._adopt(claim, plan, facts) is None:
-                return
+        return max(_wait(past.tries), error.retry_after or 0)
 
     def _end(self, claim: runs.Claim, ending: verdict.Ending, message: str) -> None:
         reason = {
