@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 from rich import console, table
-
 from tests.faults import arena as arenas
 from tests.faults import catalogue, runner
+from tests.faults import mutants as mutant_trials
 
 
 @click.group()
@@ -27,16 +27,41 @@ def faults() -> None:
 def run(times: int, only: Sequence[str], output: str, logs: Path | None) -> None:
     """Hit with every fault, and check what became of every slot, run and pod."""
     chosen = [one for one in catalogue.FAULTS if not only or any(part in one.name for part in only)]
-    with arenas.arena() as arena, arena.database():
+    with arenas.arena(logs) as arena, arena.database():
         runner.start_crew(arena)
         results = [runner.execute(arena, one, times=times, say=_say) for one in chosen]
-        if logs:
-            arena.keep_logs(logs)
     if output == "json":
         click.echo(json.dumps([result.row() for result in results], indent=1))
     else:
         _print(results)
     sys.exit(0 if results and all(result.good for result in results) else 1)
+
+
+@faults.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option("--logs", type=click.Path(path_type=Path), help="Where to copy the logs of replicas to.")
+def mutants(output: str, logs: Path | None) -> None:
+    """Take guards away and see harm done; put each back alone and see none."""
+    with arenas.arena(logs) as arena:
+        outcomes = mutant_trials.run(arena, _say)
+    if output == "json":
+        click.echo(json.dumps([one.row() for one in outcomes], indent=1))
+    else:
+        _print_mutants(outcomes)
+    sys.exit(0 if all(one.good for one in outcomes) else 1)
+
+
+def _print_mutants(outcomes: Sequence[mutant_trials.Outcome]) -> None:
+    shown = table.Table("HARM", "GUARD LEFT ON", "HITS", "COUNT", "EXPECTED", "VERDICT")
+    for one in outcomes:
+        expected = "0" if one.trial.on else "> 0"
+        verdict = "as it should be" if one.good else "WRONG"
+        row = (one.trial.harm, one.trial.on or "none", str(one.hits), str(one.harm), expected, verdict)
+        shown.add_row(*row)
+    console.Console(width=110).print(shown)
+    for one in outcomes:
+        for line in one.crashes:
+            click.echo(f"{one.trial.harm}, {one.trial.on or 'none'}: {line}")
 
 
 def _print(results: Sequence[runner.Result]) -> None:

@@ -23,15 +23,15 @@ from typing import Any
 
 import psycopg
 import yaml
-from clockhand.domain import ids, states
-from clockhand.engine import requests
-from clockhand.store import database
 from psycopg import rows
-
 from tests.faults.checker import Due
 from tests.faults.recorder import Recorder
 from tests.faults.replicas import Crew, clean_environment, wait_for
 from tests.support import etcd, kubeapi, light, objects, postgres
+
+from clockhand.domain import ids, states
+from clockhand.engine import requests
+from clockhand.store import database
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
@@ -139,10 +139,6 @@ class Arena:
             "CLOCKHAND_HEALTH_PORT": "0",
         }
 
-    def keep_logs(self, target: Path) -> None:
-        """Copies the logs of all replicas."""
-        shutil.copytree(self.directory, target, dirs_exist_ok=True)
-
     def sync(self) -> None:
         """Returns once the recorder knows everything that is stored now."""
         wait_for("the record of pods", lambda: self.storage.failure or self.storage.seen >= self.storage.revision())
@@ -168,8 +164,7 @@ class Arena:
 
         The instant is `at`, or a few milliseconds ago.
         """
-        with psycopg.connect(self.url, row_factory=rows.namedtuple_row) as connection:
-            found = connection.execute(_MAKE_DUE, {"at": at, "jobs": fleet.ids}).fetchall()
+        found = self._asked(_MAKE_DUE, {"at": at, "jobs": fleet.ids})
         new = [self._due(fleet, row.job_id, row.next_slot_at) for row in found]
         if manual:
             new.append(asyncio.run(self._ask_for_run(fleet)))
@@ -192,6 +187,10 @@ class Arena:
         return self._count(_HELD, name)
 
     def query(self, statement: str, *parameters: Any) -> list[Any]:
+        """The rows that a statement returns, as named tuples."""
+        return self._asked(statement, parameters)
+
+    def _asked(self, statement: str, parameters: Any) -> list[Any]:
         with psycopg.connect(self.url, row_factory=rows.namedtuple_row) as connection:
             return connection.execute(statement.encode(), parameters).fetchall()
 
@@ -227,8 +226,8 @@ class Arena:
 
 
 @contextlib.contextmanager
-def arena() -> Iterator[Arena]:
-    """From nothing, and nothing afterwards."""
+def arena(logs: Path | None = None) -> Iterator[Arena]:
+    """From nothing, and nothing afterwards but the replicas' logs in `logs`."""
     port = light.free_ports(1)[0]
     settings = light.LightSettings(etcd_port=port, apiserver_flags=("--storage-media-type=application/json",))
     recorder = Recorder()
@@ -241,12 +240,14 @@ def arena() -> Iterator[Arena]:
         made = Arena(cluster, server, recorder, Path(directory))
         made.storage = storage
         _prepare(made.api)
-        yield made
+        try:
+            yield made
+        finally:
+            if logs is not None:
+                shutil.copytree(directory, logs, dirs_exist_ok=True)
 
 
 def _prepare(api: kubeapi.KubeApi) -> None:
-    import yaml
-
     definition = yaml.safe_load((ROOT / "crds" / "scheduledjob.yaml").read_text())
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     api.call("POST", path, definition)

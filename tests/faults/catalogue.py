@@ -151,7 +151,7 @@ FAULTS: Sequence[Fault] = (
     Fault("F06-tracking", "killed while its pods run", _kill("started-stored"), LASTING),
     Fault("F07-unstored", "killed after pods ended, before their outcome was stored", _kill("ended-unstored"), MIX),
     Fault("F07-storing", "killed inside the transaction that stores outcomes", _kill("finish-open"), MIX),
-    Fault("F08-undeleted", "killed after the outcome was stored, before its pod was deleted", _kill("undeleted"), SHORT_LIVED),
+    Fault("F08-undeleted", "killed after the outcome was stored, before the pod went", _kill("undeleted"), SHORT_LIVED),
     Fault("F08-deleted", "killed after the pod was deleted", _kill("deleted"), SHORT_LIVED),
     Fault("F09-unadvanced", "killed between inserting runs and moving their jobs on", _kill("unadvanced"), MIX),
     Fault("F09-fired", "killed right after the firing transaction", _kill("fired"), MIX),

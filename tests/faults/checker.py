@@ -6,23 +6,26 @@ storage of the API server, and the tables are read as rows.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from tests.faults.evidence import Run, Tables
 from tests.faults.recorder import Pod
 
 from clockhand.domain import states
 
+T = TypeVar("T")
 Target = tuple[uuid.UUID, datetime, str, str]
 
 
 @dataclass(frozen=True)
 class Due:
-    """Something that must have exactly one run. `failing`: its first so many attempts fail, and it may fail `limit` times."""
+    """Something that must have exactly one run. Its first `failing` attempts fail; `limit` failures are its end."""
 
     job_id: uuid.UUID
     scheduled_at: datetime
@@ -62,9 +65,9 @@ class Story:
 
     def __str__(self) -> str:
         run = self.run
-        pods = [f"{pod.name}:{pod.phase}{'/asked' if pod.asked_alive else ''}{'/gone' if pod.gone else ''}" for pod in self.pods]
         counts = f"attempt={run.attempt} failures={run.failures} disruptions={run.disruptions}"
-        return f"run {run.run_id} {run.state}({run.reason}) {counts} changes={list(self.changes)} pods={pods} ended={dict(self.outcomes)}"
+        seen = f"changes={list(self.changes)} pods={list(map(str, self.pods))} ended={dict(self.outcomes)}"
+        return f"run {run.run_id} {run.state}({run.reason}) {counts} {seen}"
 
 
 def unsettled(due: Sequence[Due], tables: Tables) -> int:
@@ -103,7 +106,12 @@ def _of_pods(tables: Tables, pods: Sequence[Pod]) -> Iterator[str]:
 
 def _of_runs(due: Sequence[Due], tables: Tables, pods: Sequence[Pod], excuses: Excuses) -> Iterator[str]:
     for story in stories(due, tables, pods):
-        broken = [*_broken_state(story), *_broken_counts(story, excuses), *_broken_log(story), *_broken_pods(story, excuses)]
+        broken = [
+            *_broken_state(story),
+            *_broken_counts(story, excuses),
+            *_broken_log(story),
+            *_broken_pods(story, excuses),
+        ]
         yield from (f"{rule}: {story}" for rule in broken)
 
 
@@ -185,8 +193,8 @@ def stories(due: Sequence[Due], tables: Tables, pods: Sequence[Pod]) -> Iterator
             yield Story(one, run, of_run[str(run.run_id)], outcomes[run.run_id], changes[run.run_id])
 
 
-def _pairs(walk: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(walk, walk[1:], strict=False))
+def _pairs(walk: Sequence[T]) -> list[tuple[T, T]]:
+    return list(itertools.pairwise(walk))
 
 
 def _target(run: Run) -> Target:
@@ -194,6 +202,4 @@ def _target(run: Run) -> Target:
 
 
 def _skipped(one: Due, tables: Tables) -> bool:
-    return any(
-        skip.job_id == one.job_id and skip.first_at <= one.scheduled_at <= skip.last_at for skip in tables.skips
-    )
+    return any(skip.job_id == one.job_id and skip.first_at <= one.scheduled_at <= skip.last_at for skip in tables.skips)

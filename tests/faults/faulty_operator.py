@@ -13,14 +13,14 @@ import sys
 import threading
 from pathlib import Path
 
+from kubernetes.aio import client, config  # noqa: F401  as above
+from tests.faults import mutations, points
+from tests.faults.trigger import Shot, Trigger
+
 from clockhand import cli
 from clockhand.controller import duty, watch  # noqa: F401  imported before `go`: it is what takes time
 from clockhand.engine import pulse, replica, sweep
 from clockhand.kube import watch as pod_watch
-from kubernetes.aio import client, config  # noqa: F401  as above
-
-from tests.faults import mutations, points
-from tests.faults.trigger import Shot, Trigger
 
 STALL_SECONDS = 4.0
 """Of a watch. The product waits for 70 s, as a healthy server may be silent for a minute."""

@@ -5,24 +5,31 @@ Each mutation must find the text it takes away; a guard that was reworded is an 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tests.faults.trigger import Trigger
+
 from clockhand.domain import pods
 from clockhand.engine import fire
 from clockhand.store import database, firing, queries
-
-from tests.faults.trigger import Trigger
 
 UNCONSTRAINED = """
 ALTER TABLE live_runs DROP CONSTRAINT live_runs_pkey, DROP CONSTRAINT live_runs_job_id_scheduled_at_kind_key_key;
 ALTER TABLE run_history DROP CONSTRAINT run_history_pkey, DROP CONSTRAINT run_history_job_id_scheduled_at_kind_key_key;
 """
 """Takes the unique keys of runs away from a database."""
-UNORDERED = "ALTER TABLE jobs DROP CONSTRAINT jobs_check1"
+UNORDERED = """
+DO $$ DECLARE rule text; BEGIN
+    SELECT conname INTO STRICT rule FROM pg_constraint
+    WHERE conrelid = 'jobs'::regclass AND pg_get_constraintdef(oid) LIKE '%next_slot_at > last_slot_at%';
+    EXECUTE format('ALTER TABLE jobs DROP CONSTRAINT %I', rule);
+END $$
+"""
 """Lets a job's next slot be one that it has had, as the half-done advance below leaves it."""
 
 _MARK = " WHERE n.kind <> 'Slot' OR n.scheduled_at > j.last_slot_at"
@@ -76,6 +83,8 @@ def _no_mark(_: Trigger) -> None:
 def _no_token(_: Trigger) -> None:
     """A write about an attempt that is over changes its successor."""
     _without(_TOKEN, _GUARDED_BY_TOKEN)
+    lock = queries.sql("runs.lock_open")
+    _rewrite({"runs.lock_open": lock.replace("r.disruptions, r.token,", "r.disruptions, n.token,")})
 
 
 def _no_generation(_: Trigger) -> None:
@@ -84,11 +93,11 @@ def _no_generation(_: Trigger) -> None:
 
 
 def _random_names(_: Trigger) -> None:
-    """Each creation of an attempt's pod has a name of its own."""
+    """Each process has a name of its own for an attempt's pod, as one that drew it at random would."""
+    drawn = secrets.token_bytes(8)
 
     def pod_name(job_name: str, run_id: uuid.UUID, attempt: int) -> str:
-        del run_id
-        return f"{job_name[:30]}-{secrets.token_hex(6)}-{attempt}"
+        return f"{job_name[:30]}-{hashlib.sha256(drawn + run_id.bytes).hexdigest()[:12]}-{attempt}"
 
     pods.pod_name = pod_name
 

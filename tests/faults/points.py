@@ -13,12 +13,12 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.faults.trigger import Trigger
+
 from clockhand import errors
 from clockhand.engine import fire, launch, observe, sweep
 from clockhand.kube import pods
 from clockhand.store import firing, runs
-
-from tests.faults.trigger import Trigger
 
 Wrapped = Callable[..., Awaitable[Any]]
 Condition = Callable[[dict[str, Any], Any], bool]
@@ -142,7 +142,7 @@ def _store(trigger: Trigger) -> None:
             trigger.passed("death-stored")
         return result
 
-    observe.Observe._store = store  # type: ignore[method-assign]
+    observe.Observe._store = store  # type: ignore[method-assign, assignment]
 
 
 def _flagged(owner: Any, name: str) -> list[str]:

@@ -33,6 +33,10 @@ class Pod:
     def over(self) -> bool:
         return self.phase in _OVER
 
+    def __str__(self) -> str:
+        marks = ("/asked" if self.asked_alive else "") + ("/gone" if self.gone else "")
+        return f"{self.name}:{self.phase}{marks}"
+
     @property
     def failed(self) -> bool:
         """Its container failed by itself."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from clockhand.domain import ids
 from tests.faults import checker, evidence
 from tests.faults.arena import Arena, Fleet
 from tests.faults.catalogue import Fault
 from tests.faults.replicas import wait_for
 from tests.faults.scene import Scene
+
+from clockhand.domain import ids
 
 SETTLE_SECONDS = 90.0
 STEADY = 2

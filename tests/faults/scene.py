@@ -1,4 +1,4 @@
-"""One fault at work: its jobs, the replicas that it hurts, and what it did, so that the checker can tell cause from effect."""
+"""One fault at work: its jobs, the replica that it hurts, and what it did itself, which is no harm of the product's."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from clockhand.domain import ids, pods, states
 from tests.faults.arena import PODS, Arena, Fleet
 from tests.faults.checker import Due, Excuses
 from tests.faults.replicas import Replica, wait_for
 from tests.faults.trigger import Shot
 from tests.support import kubeapi, objects, tcpproxy
+
+from clockhand.domain import ids, pods, states
 
 SHARE = 40
 """A replica with so many shards of 256 has some of the jobs: they are spread evenly."""
@@ -110,11 +111,15 @@ class Scene:
         return [f"foreign-pod-touched: {pod}" for pod in strangers if pod.gone or pod.asked_alive]
 
     def freeze_until_replaced(self, victim: Replica) -> None:
-        """Until others hold every shard of a stopped replica; then it goes on as if nothing had been."""
+        """Leaves a stopped replica so until others hold all its shards; then it goes on as if nothing had been."""
+        self.wait_replaced(victim)
+        victim.thaw()
+
+    def wait_replaced(self, victim: Replica) -> None:
+        """Until others hold every shard of a stopped replica."""
         wait_for(f"{victim.name} to stop", victim.stopped)
         taken = "SELECT count(*) FROM shard_leases WHERE expires_at > now() AND holder <> %s"
         wait_for("others to take over", lambda: self.arena.query(taken, victim.name)[0].count == ids.SHARDS)
-        victim.thaw()
 
     def _tried(self, method: str, path: str, body: object, **options: Any) -> bool:
         try:

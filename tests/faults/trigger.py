@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,18 +16,21 @@ from clockhand.kube import failures
 
 @dataclass(frozen=True)
 class Shot:
-    """What to do (`kill`, `stop` or `lose`) when `point` is passed for the `nth` time."""
+    """What to do (`kill`, `stop` or `lose`) when `point` is passed for the `nth` time; `then` is armed after it."""
 
     point: str
     action: str = "kill"
     nth: int = 1
+    then: Shot | None = None
 
     @classmethod
     def read(cls, line: str) -> Shot:
-        return cls(**json.loads(line))
+        given = json.loads(line)
+        then = given.pop("then")
+        return cls(**given, then=cls(**then) if then else None)
 
     def __str__(self) -> str:
-        return json.dumps({"point": self.point, "action": self.action, "nth": self.nth})
+        return json.dumps(dataclasses.asdict(self))
 
 
 class Trigger:
@@ -52,6 +56,8 @@ class Trigger:
         self._left -= 1
         if self._left == 0:
             self._shot = None
+            if shot.then is not None:
+                self.arm(shot.then)
             os.write(self._report, f"{shot}\n".encode())
             _act(shot.action)
 
