@@ -72,7 +72,9 @@ class Shards:
             missing = (wanted & set(view.free)) - set(held)
             taken = await self._take(connection, missing)
         kept = {shard: generation for shard, generation in held.items() if shard not in surplus}
-        gained = frozenset(taken) | {s for s, g in kept.items() if self._generations.get(s) != g}
+        # sightings were dropped while the lease could not be trusted, even where nobody else took the shards meanwhile
+        seen = self._generations if self.trusted() else {}
+        gained = frozenset(taken) | {s for s, g in kept.items() if seen.get(s) != g}
         self._adopt({**kept, **taken}, began)
         return gained
 
