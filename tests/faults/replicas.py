@@ -164,5 +164,5 @@ def _is_crash(line: str) -> bool:
     try:
         entry: Any = json.loads(line)
     except ValueError:
-        return line.startswith(("Traceback", "psycopg."))
+        return line.startswith("Traceback")
     return isinstance(entry, dict) and ("exception" in entry or entry.get("level") in ("error", "critical"))

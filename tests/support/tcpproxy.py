@@ -73,7 +73,8 @@ class TcpProxy:
             writer.transport.abort()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        # asyncio's streams would report a task of theirs that ends as cancelled
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             server_reader, server_writer = await asyncio.open_connection(*self._target)
             self._writers |= {writer, server_writer}
             try:
