@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -23,6 +23,9 @@ from cryptography import x509
 from tests.support import history, installation, light, objects, postgres, runs
 from tests.support.kubectl import Kubectl, wait_for
 
+from clockhand.api.runs import certificates
+from clockhand.kube import client as clients
+from clockhand.kube import connection as connections
 from clockhand.store import changes, database
 
 BASE = "/apis/runs.clockhand.dev/v1alpha1"
@@ -251,6 +254,20 @@ def test_the_certificate_is_in_its_secret_and_its_authority_in_the_api_service(s
         ssl.get_server_certificate(("localhost", stage.port)).strip()
         in base64.b64decode(secret["data"]["tls.crt"]).decode()
     )
+
+
+async def test_replicas_that_start_together_share_one_certificate(stage: Stage, kubectl: Kubectl) -> None:
+    found = await connections.find(str(kubectl.kubeconfig))
+    async with clients.connect(found) as client:
+        replicas = [certificates.SecretCertificate(client, namespace="default", service="racer") for _ in range(4)]
+        now = datetime.now(UTC)
+        first = {serving.ca for serving in await asyncio.gather(*(replica.current(now) for replica in replicas))}
+        later = now + certificates.LEAF_LIFE
+        renewed = await asyncio.gather(*(replica.current(later) for replica in replicas))
+    assert len(first) == 1
+    assert len({serving.certificate for serving in renewed}) == 1
+    assert {serving.ca for serving in renewed} == first
+    assert certificates.is_good(renewed[0], certificates.host_names("racer", "default"), later)
 
 
 def test_a_broken_certificate_is_replaced(stage: Stage, kubectl: Kubectl) -> None:
