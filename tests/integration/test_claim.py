@@ -62,13 +62,16 @@ async def test_eight_claimers_share_10_000_runs(db: database.Database) -> None:
 async def test_a_claimer_that_dies_midway_loses_nothing(db: database.Database) -> None:
     holder = await queue(db, 1_000)
     held: list[runs.Claim] = []
-    with pytest.raises(errors.Unavailable):
+
+    async def claim_and_die() -> None:
         async with db.transaction() as connection:
-            held += await claim(connection, holder, 300)
+            held.extend(await claim(connection, holder, 300))
             async with db.transaction() as other:
-                kill = "SELECT pg_terminate_backend(%s)"
-                await other.execute(kill, (connection.info.backend_pid,))
+                await other.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
             await claim(connection, holder, 300)
+
+    with pytest.raises(errors.Unavailable):
+        await claim_and_die()
     assert len(held) == 300
     claims = await claim_all(db, holder, 400)
     assert len({one.run_id for one in claims}) == 1_000
@@ -106,9 +109,7 @@ async def test_the_next_claim_is_another_attempt_with_a_greater_fencing_token(db
     holder = await queue(db, 1)
     async with db.transaction() as connection:
         [first] = await claim(connection, holder, 5)
-        await runs.hand_back(
-            connection, holder=holder, items=[runs.Key(first.run_id, first.token, first.shard)]
-        )
+        await runs.hand_back(connection, holder=holder, items=[runs.Key(first.run_id, first.token, first.shard)])
         [second] = await claim(connection, holder, 5)
         await connection.execute("UPDATE installation SET epoch = epoch + 1")
         key = runs.Key(second.run_id, second.token, second.shard)

@@ -90,9 +90,7 @@ async def test_a_poison_job_is_parked_and_the_others_fire(db: database.Database,
         made = await jobs.make_jobs(connection, 5, next_slot_at=minute)
         broken = {1: '{"schedule": "not cron"}', 2: '{"schedule": 7}', 3: '{"schedule": "0 0 30 2 *"}'}
         for number, text in broken.items():
-            await connection.execute(
-                "UPDATE job_specs SET spec = %s WHERE spec_id = %s", (text, made[number].spec_id)
-            )
+            await connection.execute("UPDATE job_specs SET spec = %s WHERE spec_id = %s", (text, made[number].spec_id))
     assert await fire_all(db) == 5
     assert await counts(db) == {"Queued": 2}
     async with db.transaction() as connection:

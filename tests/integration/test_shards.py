@@ -130,9 +130,7 @@ async def test_a_lease_that_lapsed_and_nobody_took_goes_on(db: database.Database
     assert one.holder().generations == before
 
 
-async def test_a_process_that_slept_trusts_nothing_before_it_has_renewed(
-    db: database.Database, clock: Clock
-) -> None:
+async def test_a_process_that_slept_trusts_nothing_before_it_has_renewed(db: database.Database, clock: Clock) -> None:
     one = replica(db, "one", clock)
     await one.run_once()
     clock.now += LEASE * 0.89

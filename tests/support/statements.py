@@ -6,9 +6,9 @@ import asyncio
 from typing import LiteralString
 
 import pytest
+from tests.support import jobs
 
 from clockhand.store import database, queries
-from tests.support import jobs
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
