@@ -72,13 +72,13 @@ class Replica:
     kubeconfig: Path
     namespaces: tuple[str, ...] = ()
 
-    def duty(self, name: str) -> duty.MirrorDuty:
+    def duty(self, name: str, make_watch: duty.MakeWatch | None = None) -> duty.MirrorDuty:
         return duty.MirrorDuty(
             self.db,
             replica=name,
             lease=LEASE,
             parts=duty.Parts(self.mirror, self.resync, self.templates),
-            make_watch=self.make_watch,
+            make_watch=make_watch or self.make_watch,
         )
 
     def make_watch(self, box: inbox.Inbox) -> watch.Watch:
@@ -354,6 +354,20 @@ async def test_a_listing_finds_what_went_while_nobody_watched(
         )
         [count] = await cursor.fetchall()
     assert count.n == 2
+
+
+async def test_what_goes_between_the_listing_and_the_watch_is_found(
+    db: database.Database, team: Team, alone: Replica
+) -> None:
+    """kopf never tells what was deleted before it listed."""
+    await team.apply(objects.job("gap"))
+
+    def make_watch(box: inbox.Inbox) -> watch.Watch:
+        team.api.call("DELETE", f"{team.path}/gap")
+        return alone.make_watch(box)
+
+    async with running(alone.duty("one", make_watch)):
+        await mirrored(db, team, "gap", lambda job: job.deleted_at is not None)
 
 
 async def test_a_row_newer_than_the_listing_is_kept(db: database.Database, team: Team, alone: Replica) -> None:

@@ -25,8 +25,7 @@ COLLECT_SECONDS = 0.1
 RESYNC_SECONDS = 600.0
 RESYNC_UNWATCHED_SECONDS = 15.0
 RETRY_SECONDS = 2.0
-HUNG_SECONDS = 30.0
-SILENT_SECONDS = 600.0
+LOOK_SECONDS = 1.0
 
 MakeWatch = Callable[[inbox.Inbox], watch.Watch]
 
@@ -126,10 +125,10 @@ class MirrorDuty:
                 await self._parts.mirror.flush_once(held, box)
 
     async def _compare(self, held: duties.Held, box: inbox.Inbox) -> None:
-        """A full comparison first, then the watch; again every ten minutes, and often while nothing watches."""
+        """A full comparison first, then the watch; then one after each listing of the watch, and every ten minutes."""
         full = True
         while True:
-            pause = RESYNC_UNWATCHED_SECONDS
+            pause, listings = RESYNC_UNWATCHED_SECONDS, self._listings
             async with _patiently("resync"):
                 if await self._parts.resync.run_once(held, full=full):
                     self._ensure_watch(box)
@@ -137,20 +136,24 @@ class MirrorDuty:
                 else:
                     await self._stop_watch()
                     full = True
-            await self._look_after_watch(box, pause)
+            await self._look_after_watch(box, pause, listings)
 
-    async def _look_after_watch(self, box: inbox.Inbox, seconds: float) -> None:
-        """Waits, but not on a watch that is dead: it is replaced, and a comparison is due at once."""
+    async def _look_after_watch(self, box: inbox.Inbox, seconds: float, listings: int) -> None:
+        """Waits until a comparison is due: after some time, when the watch listed anew, or when it had to be replaced."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            await asyncio.sleep(min(RETRY_SECONDS, seconds))
-            if self._watch is not None and (
-                self._watch.beat_age > HUNG_SECONDS or self._watch.activity_age > SILENT_SECONDS
-            ):
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._watch is not None and self._watch.sick:
                 log.error("watch_replaced", beat=self._watch.beat_age, silence=self._watch.activity_age)
                 await self._stop_watch()
                 self._ensure_watch(box)
                 return
+            if self._listings != listings:
+                return
+
+    @property
+    def _listings(self) -> int:
+        return self._watch.listings if self._watch else 0
 
     def _ensure_watch(self, box: inbox.Inbox) -> None:
         if self._watch is None:

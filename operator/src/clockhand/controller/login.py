@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import aiohttp
 import kopf
+import yarl
 
 from clockhand.domain import flat
 from clockhand.kube import connection as connections
@@ -19,8 +20,8 @@ from clockhand.kube import connection as connections
 _UNAUTHORIZED = 401
 
 
-async def log_in(kubeconfig: str | None, noticed: Callable[[], None]) -> kopf.AiohttpSession:
-    """A session for the running event loop; `noticed` is called for every answer of the server."""
+async def log_in(kubeconfig: str | None, noticed: Callable[[yarl.URL], None]) -> kopf.AiohttpSession:
+    """A session for the running event loop; `noticed` is called with the address of every answer but refusals."""
     connection = await connections.find(kubeconfig)
     session = connections.open_session(connection, middlewares=[_Credentials(connection, noticed)])
     return kopf.AiohttpSession(server=connection.server, aiohttp_session=session)
@@ -29,7 +30,7 @@ async def log_in(kubeconfig: str | None, noticed: Callable[[], None]) -> kopf.Ai
 class _Credentials:
     """Puts the current credentials into each request, and asks once more where they had just been replaced."""
 
-    def __init__(self, connection: connections.Connection, noticed: Callable[[], None]) -> None:
+    def __init__(self, connection: connections.Connection, noticed: Callable[[yarl.URL], None]) -> None:
         self._connection = connection
         self._noticed = noticed
 
@@ -39,7 +40,8 @@ class _Credentials:
             response.release()
             self._connection.bearer.discard()
             response = await self._send(request, send)
-        self._noticed()
+        if response.ok:
+            self._noticed(request.url)
         response.content = cast(aiohttp.StreamReader, _Shallow(response.content))
         return response
 

@@ -18,6 +18,7 @@ import aiohttp
 import kopf
 import structlog
 import uvloop
+import yarl
 from kopf._cogs.structs import references
 from kopf._core.engines import peering
 from kopf._core.reactor import inventory
@@ -30,6 +31,8 @@ from clockhand.engine import inbox
 log = structlog.get_logger(__name__)
 
 GROUP, VERSION, PLURAL = "clockhand.dev", "v1alpha1", "scheduledjobs"
+HUNG_SECONDS = 30.0
+SILENT_SECONDS = 600.0
 _FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
 _STEADY_SECONDS = 120.0
 _BEAT_SECONDS = 1.0
@@ -50,6 +53,8 @@ class Watch:
         self._closed = threading.Event()
         self._beat = self._activity = time.monotonic()
         self._sessions: list[aiohttp.ClientSession] = []
+        self.listings = 0
+        """How often kopf listed anew. What was deleted before a listing it never tells: compare after each."""
 
     def start(self) -> None:
         self._thread.start()
@@ -75,6 +80,11 @@ class Watch:
     def activity_age(self) -> float:
         """Seconds since the API server last answered or an event came."""
         return time.monotonic() - self._activity
+
+    @property
+    def sick(self) -> bool:
+        """Whether another one should watch: this one hangs, or has heard nothing for longer than a watch may last."""
+        return self.beat_age > HUNG_SECONDS or self.activity_age > SILENT_SECONDS
 
     def _main(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -162,12 +172,14 @@ class Watch:
         self._sessions.append(credentials.aiohttp_session)
         return credentials
 
-    def _noticed(self) -> None:
+    def _noticed(self, address: yarl.URL) -> None:
         self._activity = time.monotonic()
+        if address.path.endswith(f"/{PLURAL}") and not {"watch", "continue"} & address.query.keys():
+            self.listings += 1
 
     async def _seen(self, event: Mapping[str, Any], **_: Any) -> None:
         """Reads the few fields that matter and lets go of the rest at once."""
-        self._noticed()
+        self._activity = time.monotonic()
         try:
             seen = sightings.from_object(event["object"], deleted=event["type"] == "DELETED")
         except errors.InvalidInput as error:
