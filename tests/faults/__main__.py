@@ -38,12 +38,13 @@ def run(times: int, only: Sequence[str], output: str, logs: Path | None) -> None
 
 
 @faults.command()
+@click.option("--only", multiple=True, help="A part of the harm's name; several are allowed.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 @click.option("--logs", type=click.Path(path_type=Path), help="Where to copy the logs of replicas to.")
-def mutants(output: str, logs: Path | None) -> None:
+def mutants(only: Sequence[str], output: str, logs: Path | None) -> None:
     """Take guards away and see harm done; put each back alone and see none."""
     with arenas.arena(logs) as arena:
-        outcomes = mutant_trials.run(arena, _say)
+        outcomes = mutant_trials.run(arena, only, say=_say)
     if output == "json":
         click.echo(json.dumps([one.row() for one in outcomes], indent=1))
     else:

@@ -21,7 +21,7 @@ from tests.faults.trigger import Shot
 ROUNDS = 3
 HANGING = [Plan(f"hanging-{n}", "hang") for n in range(9)]
 _UNCLAIMED = "SELECT count(*) FROM live_runs WHERE job_id = ANY(%s) AND state <> 'Running'"
-_SECOND = "SELECT count(*) FROM live_runs WHERE run_id = ANY(%s) AND state = 'Running' AND attempt = 2"
+_SECOND = "SELECT count(*) FROM live_runs WHERE run_id = ANY(%s) AND state = 'Running' AND attempt >= 2"
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ class Outcome:
         return {**shown, "rounds": ROUNDS, "count": self.harm, "crashes": self.crashes, "good": self.good}
 
 
-def run(arena: Arena, say: Callable[[str], None]) -> list[Outcome]:
-    """Every trial, each on a database and with replicas of its own."""
-    return [_try(arena, trial, say) for trial in TRIALS]
+def run(arena: Arena, only: Sequence[str] = (), *, say: Callable[[str], None]) -> list[Outcome]:
+    """Every trial, or those whose harm is named, each on a database and with replicas of its own."""
+    chosen = [trial for trial in TRIALS if not only or any(part in trial.harm for part in only)]
+    return [_try(arena, trial, say) for trial in chosen]
 
 
 def _try(arena: Arena, trial: Trial, say: Callable[[str], None]) -> Outcome:
@@ -138,12 +139,19 @@ def _second_pods(arena: Arena, fleet: Fleet) -> int:
 
 
 def _stale_writes(arena: Arena, fleet: Fleet) -> int:
-    """Runs whose row names a pod that is not of their attempt: somebody wrote about an attempt that was over."""
+    """Runs about which somebody wrote as of an attempt that was over: the row names a pod of another attempt, or more
+    attempts were given up than pods were deleted.
+    """
     tables, pods = runner.gather(arena, fleet)
     own: dict[tuple[str, int], set[str]] = defaultdict(set)
     for pod in pods:
         own[(pod.run_id, pod.attempt)].add(pod.uid)
-    return sum(bool(run.pod_uid) and str(run.pod_uid) not in own[(str(run.run_id), run.attempt)] for run in tables.runs)
+    deleted = Counter(pod.run_id for pod in pods if pod.asked_alive)
+    return sum(
+        (run.pod_uid is not None and str(run.pod_uid) not in own[(str(run.run_id), run.attempt)])
+        or run.disruptions > deleted[str(run.run_id)]
+        for run in tables.runs
+    )
 
 
 _SPLIT = _kill("between-transactions")
