@@ -147,13 +147,13 @@ async def test_trust_begins_before_the_renewal_was_sent(
     db: database.Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = replica(db, "one", clock)
-    renew = rows.renew
+    beat = rows.beat
 
     async def slow(*args: object, **named: object) -> object:
         clock.now += 8.0
-        return await renew(*args, **named)  # type: ignore[arg-type]
+        return await beat(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rows, "renew", slow)
+    monkeypatch.setattr(rows, "beat", slow)
     await one.run_once()
     clock.now += 1.5
     assert not one.trusted()

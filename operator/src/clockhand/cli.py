@@ -102,7 +102,7 @@ async def _operate(settings: config.Settings) -> None:
     from clockhand.kube import client as clients
     from clockhand.kube import connection as connections
     from clockhand.kube import flow, objects, pods
-    from clockhand.store import database
+    from clockhand.store import database, duties
 
     stop = stop_on_signals()
     lease = timedelta(seconds=settings.shard_lease)
@@ -128,10 +128,12 @@ async def _operate(settings: config.Settings) -> None:
                 lease=lease,
                 parts=duty.Parts(mirrored, compared, checked),
                 make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
+                is_free=lambda: duties.MIRROR in one.held.free_duties,
             )
             writer = status.StatusWriter(db, calls)
 
             async def write_status() -> float:
+                await one.news.wait()
                 await writer.run_once(one.held.holder().generations)
                 return 1.0
 

@@ -41,12 +41,14 @@ class MirrorDuty:
         lease: timedelta,
         parts: Parts,
         make_watch: MakeWatch,
+        is_free: Callable[[], bool] = lambda: True,
     ) -> None:
         self._db = db
         self._replica = replica
         self._lease = lease
         self._parts = parts
         self._make_watch = make_watch
+        self._is_free = is_free
         self._watch: watch.Watch | None = None
         self.held: duties.Held | None = None
 
@@ -64,10 +66,11 @@ class MirrorDuty:
         """Until cancelled; frees the duty on the way out."""
         while True:
             try:
-                await self.serve_once()
+                if self._is_free():
+                    await self.serve_once()
             except errors.ClockhandError as error:
                 log.info("mirror_duty_unreachable", error=str(error))
-            await asyncio.sleep(self._lease.total_seconds() / 3)
+            await asyncio.sleep(min(LOOK_SECONDS, self._lease.total_seconds() / 3))
 
     async def serve_once(self) -> None:
         """Takes the duty if it is free, and serves until it is lost or the caller cancels."""

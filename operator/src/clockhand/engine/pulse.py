@@ -45,6 +45,8 @@ class Pulsed:
     sleep: float
     stopping: bool = False
     unnumbered: bool = False
+    open: bool = False
+    news: bool = False
 
 
 class Pulse:
@@ -75,13 +77,15 @@ class Pulse:
             wake = await runs.wake(connection, shards=held)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
         fired = await self._fire(wake)
-        await self._admit(wake)
+        admitted = await self._admit(wake)
         await self._deadlines(wake)
-        claimed = await self.claim()
+        claimed = await self.claim() if wake.queued or fired or admitted else 0
         return Pulsed(
             sleep=_SHORTEST_SLEEP if claimed or fired else _until_next(wake),
             stopping=wake.stopping,
             unnumbered=wake.unnumbered,
+            open=wake.open,
+            news=wake.news,
         )
 
     async def claim(self) -> int:
@@ -115,11 +119,12 @@ class Pulse:
             fired += await self._steps.fire.run_once(range(ids.SHARDS), anybodys=True)
         return fired
 
-    async def _admit(self, wake: runs.Wake) -> None:
+    async def _admit(self, wake: runs.Wake) -> int:
         due = wake.next_retry is not None and wake.next_retry <= wake.now
         if due or (wake.blocked and self._clock() - self._admitted_at >= _ADMIT_EVERY):
             self._admitted_at = self._clock()
-            await self._steps.admit.run_once(self._held.holder().generations)
+            return await self._steps.admit.run_once(self._held.holder().generations)
+        return 0
 
     async def _deadlines(self, wake: runs.Wake) -> None:
         nearest = min((at for at in (wake.next_deadline, wake.next_run_deadline) if at), default=None)

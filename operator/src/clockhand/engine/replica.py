@@ -71,6 +71,9 @@ class Replica:
         self._synced: dict[int, bool] = {}
         self._changed = asyncio.Event()
         self._sweep_wanted = asyncio.Event()
+        self._open = False
+        self.news = asyncio.Event()
+        """Set while some object's status is out of date."""
         self._beat_at = time.monotonic()
 
     def alive(self) -> bool:
@@ -129,6 +132,13 @@ class Replica:
             self._changed.set()
         if pulsed.stopping:
             self._sweep_wanted.set()
+        if pulsed.open and not self._open:
+            self._sweep_wanted.set()
+        self._open = pulsed.open
+        if pulsed.news:
+            self.news.set()
+        else:
+            self.news.clear()
         return pulsed.sleep
 
     async def _observe_step(self) -> float:
@@ -151,7 +161,9 @@ class Replica:
                 await self._sweep_wanted.wait()
         self._sweep_wanted.clear()
         if self.held.trusted():
-            await self._sweep.run_once(synced=self._all_synced())
+            # the pulse finds what a dead replica left open, and asks for a sweep then
+            if self._open or self.observer.vanished:
+                await self._sweep.run_once(synced=self._all_synced())
             await self._sweep.clear_away()
         return 0.2
 

@@ -39,6 +39,8 @@ class Shards:
         self._clock = clock
         self._generations: Mapping[int, int] = {}
         self._trusted_until = float("-inf")
+        self.free_duties: frozenset[str] = frozenset()
+        """Duties that nobody held at the last renewal."""
 
     @property
     def replica(self) -> str:
@@ -60,9 +62,8 @@ class Shards:
         """Renews, gives back and takes shards; returns those gained, whose open runs the caller goes through first."""
         began = self._clock()
         async with self._db.transaction() as connection:
-            await rows.stamp(connection, replica=self._replica)
-            held = dict(await rows.renew(connection, replica=self._replica, lease=self._lease))
-            view = await rows.view(connection, lease=self._lease)
+            view = await rows.beat(connection, replica=self._replica, lease=self._lease)
+            held, self.free_duties = view.held, view.free_duties
             if view.promoted:
                 log.warning("database_promoted", epoch=await installation.settle_epoch(connection))
             wanted = sharding.preferred(range(ids.SHARDS), view.replicas, me=self._replica)

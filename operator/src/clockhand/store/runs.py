@@ -146,6 +146,10 @@ class Wake:
     next_deadline: datetime | None
     next_run_deadline: datetime | None
     stopping: bool
+    open: bool
+    """Some attempt is Claimed, Running or Stopping."""
+    news: bool
+    """Some object's status is out of date."""
     unnumbered: bool
     oldest_anywhere: datetime | None
 

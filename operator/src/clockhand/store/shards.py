@@ -15,10 +15,13 @@ from clockhand.store import database
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What a replica needs to decide which shards to take and to give back."""
+    """What a replica holds, and what it needs to decide which shards to take and to give back."""
 
+    held: Mapping[int, int]
+    """Shard to generation."""
     replicas: Sequence[str]
     free: Sequence[int]
+    free_duties: frozenset[str]
     promoted: bool
     """The database is a standby that was promoted: its epoch has to be raised."""
 
@@ -30,22 +33,17 @@ def rotated(shards: Collection[int]) -> list[int]:
     return ordered[start:] + ordered[:start]
 
 
-async def stamp(connection: database.Connection, *, replica: str) -> None:
-    """Records that `replica` lives."""
-    await database.execute(connection, "shards.stamp", {"replica": replica})
-
-
-async def renew(connection: database.Connection, *, replica: str, lease: float) -> Mapping[int, int]:
-    """Renews what `replica` holds for `lease` seconds; returns shard to generation."""
-    rows = await database.fetch(connection, "shards.renew", {"replica": replica, "lease": lease})
-    return {row.shard: row.generation for row in rows}
-
-
-async def view(connection: database.Connection, *, lease: float) -> View:
-    """Live replicas and free shards."""
-    row = await database.fetch_one(connection, "shards.live", {"lease": lease})
+async def beat(connection: database.Connection, *, replica: str, lease: float) -> View:
+    """Records that `replica` lives and renews what it holds for `lease` seconds; returns what it sees then."""
+    row = await database.fetch_one(connection, "shards.beat", {"replica": replica, "lease": lease})
     assert row is not None
-    return View(replicas=row.replicas or (), free=row.free, promoted=row.promoted)
+    return View(
+        held=dict(zip(row.shards, row.generations, strict=True)),
+        replicas=sorted([replica, *(row.others or ())]),
+        free=row.free,
+        free_duties=frozenset(row.free_duties),
+        promoted=row.promoted,
+    )
 
 
 async def take(

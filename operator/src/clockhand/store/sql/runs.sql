@@ -330,6 +330,8 @@ SELECT date_trunc('milliseconds', now()) AS now,
        min(opened.deadline_at) AS next_deadline,
        min(timed.run_deadline_at) AS next_run_deadline,
        coalesce(bool_or(stopping.there), false) AS stopping,
+       coalesce(bool_or(attempts.there), false) AS open,
+       coalesce(bool_or(news.there), false) AS news,
        EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered,
        (SELECT min(first.next_run_at)
         FROM generate_series(0, 255) AS every (shard)
@@ -350,6 +352,11 @@ LEFT JOIN LATERAL (SELECT deadline_at FROM live_runs r
                    ORDER BY deadline_at LIMIT 1) AS opened ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Stopping'
                    LIMIT 1) AS stopping ON true
+LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r
+                   WHERE r.shard = mine.shard AND r.state IN ('Claimed', 'Running', 'Stopping')
+                   LIMIT 1) AS attempts ON true
+LEFT JOIN LATERAL (SELECT true AS there FROM job_status s WHERE s.shard = mine.shard AND s.dirty_at IS NOT NULL
+                   LIMIT 1) AS news ON true
 LEFT JOIN LATERAL (SELECT run_deadline_at FROM live_runs r
                    WHERE r.shard = mine.shard AND run_deadline_at IS NOT NULL AND r.state <> 'Stopping'
                    ORDER BY run_deadline_at LIMIT 1) AS timed ON true;

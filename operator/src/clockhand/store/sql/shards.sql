@@ -1,21 +1,24 @@
--- name: stamp
--- This replica lives: the row by which others count it when they share out the shards.
-INSERT INTO replicas AS r (replica, started_at, last_seen)
-VALUES (%(replica)s, now(), now())
-ON CONFLICT (replica) DO UPDATE SET last_seen = now();
-
--- name: renew
--- Keeps every shard this replica still holds; one that was taken over meanwhile is not among the rows returned.
-UPDATE shard_leases
-SET expires_at = now() + make_interval(secs => %(lease)s)
-WHERE holder = %(replica)s
-RETURNING shard, generation;
-
--- name: live
--- Replicas seen within one lease, and shards that nobody holds now.
-SELECT (SELECT array_agg(replica ORDER BY replica) FROM replicas
-        WHERE last_seen > now() - make_interval(secs => %(lease)s)) AS replicas,
-       (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases WHERE expires_at <= now()) AS free,
+-- name: beat
+-- One statement for all that keeps a replica in its place, since an idle one costs little else: it lives, it keeps every
+-- shard that it still holds (one that was taken over meanwhile is not among them), and it sees who else lives, which
+-- shards and duties nobody holds now, and whether the database was a standby until lately.
+WITH stamped AS (
+    INSERT INTO replicas AS r (replica, started_at, last_seen)
+    VALUES (%(replica)s, now(), now())
+    ON CONFLICT (replica) DO UPDATE SET last_seen = now()),
+kept AS (
+    UPDATE shard_leases
+    SET expires_at = now() + make_interval(secs => %(lease)s)
+    WHERE holder = %(replica)s
+    RETURNING shard, generation)
+SELECT (SELECT coalesce(array_agg(shard ORDER BY shard), '{}') FROM kept) AS shards,
+       (SELECT coalesce(array_agg(generation ORDER BY shard), '{}') FROM kept) AS generations,
+       -- its own stamp is not in the snapshot of this statement
+       (SELECT array_agg(replica) FROM replicas
+        WHERE last_seen > now() - make_interval(secs => %(lease)s) AND replica <> %(replica)s) AS others,
+       (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases
+        WHERE expires_at <= now() AND holder IS DISTINCT FROM %(replica)s) AS free,
+       (SELECT coalesce(array_agg(duty), '{}') FROM duty_leases WHERE expires_at <= now()) AS free_duties,
        (SELECT timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM installation) AS promoted;
 
 -- name: take
