@@ -11,9 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import click
 import msgspec
+from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 from tests.support import meanings
 
@@ -215,13 +217,18 @@ def _attribute_texts(kind: type) -> Mapping[str, str]:
     return found
 
 
-def _metric_rows() -> Iterator[Sequence[str]]:
-    for metric in vars(metrics).values():
+def families(module: ModuleType) -> Iterator[tuple[Metric, Sequence[str]]]:
+    """The metrics that a module defines, as they describe themselves, with their labels."""
+    for metric in vars(module).values():
         if isinstance(metric, MetricWrapperBase):
-            [family] = metric.describe()
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames)
-            yield (f"`{name}`", family.type, labels, family.documentation)
+            for family in metric.describe():
+                yield family, metric._labelnames
+
+
+def _metric_rows() -> Iterator[Sequence[str]]:
+    for family, labels in families(metrics):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        yield (f"`{name}`", family.type, ", ".join(f"`{label}`" for label in labels), family.documentation)
 
 
 def _heading(title: str, source: str) -> Sequence[str]:
