@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clockhand.domain import flat
@@ -33,6 +33,7 @@ def cut(value: Any, limit: int) -> Any:
     return value
 
 
+@settings(deadline=None)
 @given(JSON, st.integers(1, 5), st.sampled_from([None, 1]))
 def test_what_is_deeper_becomes_null(value: Any, limit: int, indent: int | None) -> None:
     text = json.dumps(value, indent=indent).encode()
