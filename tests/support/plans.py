@@ -18,9 +18,10 @@ _SCANS = ("Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Bitm
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scan:
-    """What one node read of a table."""
+    """What one node read of a table; `relation` is the table, or the parent of the partition `table`."""
 
     kind: str
+    table: str
     relation: str
     index: str
     read: float
@@ -105,6 +106,7 @@ def _scan(node: Mapping[str, Any]) -> Scan:
     relation = node.get("Relation Name", "")
     return Scan(
         kind=node["Node Type"],
+        table=relation,
         relation=re.sub(r"_\d{4}w\d{2}$", "", relation),
         index=node.get("Index Name", ""),
         read=(node["Actual Rows"] + dropped) * node["Actual Loops"],

@@ -1,0 +1,334 @@
+"""Every named query fits the schema, and the hot ones read no more than their batch, at a million rows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from tests.support import crowd, jobs, plans, postgres
+
+from clockhand.domain import firing, ids, states
+from clockhand.domain.states import RunState as S
+from clockhand.engine import fire
+from clockhand.store import changes, database, listing, queries, runs, shards
+from clockhand.store import firing as fire_rows
+
+BATCH = 200
+BIG = frozenset({"jobs", "job_specs", "job_status", "live_runs", "run_history", "attempts", "skips", "run_changes"})
+PROBES = 2 * ids.SHARDS
+"""A statement that goes through the shards may read a row or two of each beside its batch."""
+POD = uuid.UUID(int=1)
+TYPES: Mapping[str, str] = {
+    "now": "timestamptz", "before": "timestamptz", "written_before": "timestamptz", "lease": "float8", "limit": "int",
+    "batch": "int", "rows": "int", "take": "int", "scan": "int", "after": "bigint", "run_id": "uuid", "job_id": "uuid",
+    "scheduled_at": "timestamptz", "priority": "int", "run_timeout": "int", "pending_timeout": "int",
+    "attempt_timeout": "int", "state": "text", "states": "text[]", "reason": "text", "urgent_only": "boolean",
+    "job_ids": "uuid[]", "run_ids": "uuid[]", "spec_ids": "bigint[]", "shards": "smallint[]", "replica": "text",
+    "owner": "text", "name": "text", "by": "int", "equal": "jsonb", "within": "jsonb", "outside": "jsonb",
+    "present": "text[]", "absent": "text[]", "oldest": "timestamptz", "newest": "timestamptz", "asof": "timestamptz",
+    "floor": "uuid", "before_at": "timestamptz", "before_id": "bigint", "jobs": "uuid[]", "from_at": "timestamptz",
+    "to_at": "timestamptz", "skip_id": "bigint",
+}  # fmt: skip
+OTHERS: Mapping[tuple[str, str], str] = {
+    ("duties", "lease"): "interval",
+    ("listing", "before"): "uuid",
+    ("runs", "after"): "uuid",
+    ("mirroring", "after"): "uuid",
+    ("runs", "states"): "run_state[]",
+    ("firing", "states"): "run_state[]",
+}
+
+
+@pytest.mark.parametrize("name", sorted(queries.all_queries()))
+def test_every_query_can_be_prepared(server: postgres.PostgresServer, template_copy: str, name: str) -> None:
+    text = queries.sql(name)
+    file = name.partition(".")[0]
+    types = [OTHERS.get((file, one), TYPES.get(one, "unknown")) for one in plans.names(text)]
+    with psycopg.connect(server.url(template_copy)) as connection:
+        connection.execute(plans.prepared(text, types).encode())
+
+
+def test_names_are_unique_and_every_query_says_what_it_is() -> None:
+    assert len(queries.all_queries()) > 60
+    for name, text in queries.all_queries().items():
+        assert "%s" not in text, name
+        assert text.rstrip().endswith(";"), name
+
+
+@pytest.fixture(scope="module")
+def template_copy(server: postgres.PostgresServer, template: str) -> Iterator[str]:
+    name = server.new_database(template=template)
+    yield name
+    server.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def crowded(server: postgres.PostgresServer, template: str) -> Iterator[str]:
+    """The URL of the full installation."""
+    name = server.new_database(template=template)
+
+    async def weeks() -> None:
+        db = database.Database(server.url(name), size=1, name="weeks")
+        await db.open()
+        await crowd.make_weeks(db)
+        await db.close()
+
+    asyncio.run(weeks())
+    crowd.fill(server.url(name))
+    yield server.url(name)
+    server.drop_database(name)
+
+
+class Scene:
+    """What the statements under test are given: real rows of the full installation."""
+
+    def __init__(self, connection: database.Connection, raw: database.Connection, now: datetime) -> None:
+        self.connection = connection
+        self.raw = raw
+        self.now = now
+        self.holder = runs.Holder("one", dict.fromkeys(range(ids.SHARDS), 7))
+        self.soon = now + timedelta(seconds=10)
+
+    async def some(self, what: str, table: str, where: str = "true", count: int = BATCH) -> list[Any]:
+        """`count` values from rows that lie together in the table."""
+        cursor = await self.raw.execute(f"SELECT {what} FROM {table} WHERE {where} LIMIT {count}".encode())
+        return [row[0] if len(row) == 1 else row for row in await cursor.fetchall()]
+
+    async def keys(self, *in_states: S) -> list[runs.Key]:
+        """Open attempts."""
+        names = ", ".join(f"'{state}'" for state in in_states)
+        rows = await self.some("run_id, token, shard", "live_runs", f"state IN ({names})")
+        return [runs.Key(*row) for row in rows]
+
+
+async def _lock_due(scene: Scene) -> None:
+    await fire_rows.lock_due(scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH)
+
+
+async def _lock_jobs(scene: Scene) -> None:
+    due = await scene.some("job_id", "jobs", "next_run_at <= now()")
+    await fire_rows.lock_jobs(scene.connection, job_ids=due, before=scene.now)
+
+
+async def _insert_runs(scene: Scene) -> None:
+    at = scene.now.replace(second=0, microsecond=0)
+    new = [
+        fire.new_run(job_id=job, name=f"n{number}", plan=jobs.plan(), slot=firing.Slot(at, S.QUEUED))
+        for number, job in enumerate(await scene.some("job_id", "jobs"))
+    ]
+    await fire_rows.insert_runs(scene.connection, new, now=scene.now)
+    await fire_rows.show_fired(scene.connection, new, now=scene.now)
+
+
+async def _advance(scene: Scene) -> None:
+    later = scene.now + timedelta(days=2)
+    moves = [fire_rows.Advance(job, scene.now, later) for job in await scene.some("job_id", "jobs")]
+    await fire_rows.advance(scene.connection, moves)
+
+
+async def _live_of_jobs(scene: Scene) -> None:
+    await fire_rows.live_of_jobs(scene.connection, await scene.some("job_id", "jobs", "name LIKE 'job-1_____'"))
+
+
+async def _insert_skips(scene: Scene) -> None:
+    found = await scene.some("job_id", "jobs")
+    new = [fire_rows.NewSkip(job, scene.now, scene.now, 1, states.SkipReason.FORBID) for job in found]
+    await fire_rows.insert_skips(scene.connection, new, now=scene.now)
+
+
+async def _claim(scene: Scene) -> None:
+    await runs.claim(scene.connection, holder=scene.holder, limit=BATCH, now=scene.now)
+
+
+async def _launched(scene: Scene) -> None:
+    items = [runs.Launched(key.run_id, key.token, key.shard, POD, scene.now) for key in await scene.keys(S.CLAIMED)]
+    await runs.launched(scene.connection, holder=scene.holder, items=items)
+
+
+async def _running(scene: Scene) -> None:
+    items = [runs.Started(key.run_id, key.token, key.shard, POD, "n") for key in await scene.keys(S.CLAIMED)]
+    await runs.running(scene.connection, holder=scene.holder, items=items, now=scene.now)
+
+
+async def _lock_open(scene: Scene) -> None:
+    keys = await scene.keys(S.CLAIMED, S.RUNNING)
+    await runs.lock_open(scene.connection, holder=scene.holder, items=keys)
+
+
+async def _finish(scene: Scene) -> None:
+    outcomes = [
+        runs.Outcome(key.run_id, key.token, S.SUCCEEDED, None, None, 0, 0, None) for key in await scene.keys(S.RUNNING)
+    ]
+    await runs.finish(scene.connection, outcomes, now=scene.now)
+
+
+async def _retry(scene: Scene) -> None:
+    outcomes = [
+        runs.Outcome(key.run_id, key.token, S.RETRYING, None, None, 1, 0, scene.soon)
+        for key in await scene.keys(S.RUNNING)
+    ]
+    await runs.retry(scene.connection, outcomes)
+
+
+async def _hand_back(scene: Scene) -> None:
+    await runs.hand_back(scene.connection, holder=scene.holder, items=await scene.keys(S.CLAIMED))
+
+
+async def _cancel_waiting(scene: Scene) -> None:
+    waiting = await scene.some("run_id", "live_runs", "state = 'Queued'")
+    await runs.cancel_waiting(scene.connection, run_ids=waiting, reason="why", now=scene.now)
+
+
+async def _stop_open(scene: Scene) -> None:
+    opened = [key.run_id for key in await scene.keys(S.RUNNING)]
+    await runs.stop_open(scene.connection, run_ids=opened, reason="why", now=scene.now)
+
+
+async def _wake(scene: Scene) -> None:
+    await runs.wake(scene.connection, shards=range(ids.SHARDS))
+
+
+async def _overdue(scene: Scene) -> None:
+    await runs.overdue(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
+
+
+async def _jobs_waiting(scene: Scene) -> None:
+    await runs.jobs_waiting(
+        scene.connection, shards=range(ids.SHARDS), after=runs.NO_RUN, now=scene.now - timedelta(minutes=1), limit=BATCH
+    )
+
+
+async def _promote(scene: Scene) -> None:
+    blocked = await scene.some("run_id", "live_runs", "state = 'Blocked'")
+    await runs.promote(scene.connection, blocked, now=scene.now)
+    await runs.lock_specs_of_jobs(scene.connection, await scene.some("job_id", "jobs"))
+
+
+async def _shards(scene: Scene) -> None:
+    await shards.beat(scene.connection, replica="one", lease=10)
+    await shards.release(scene.connection, replica="one", shards=[1, 2, 3])
+    await shards.take(scene.connection, replica="one", lease=10, shards=[1, 2, 3])
+
+
+async def _changes(scene: Scene) -> None:
+    standing = await changes.newest(scene.connection)
+    await changes.is_kept(scene.connection, standing.newest - 10, standing=standing)
+    await changes.read_after(scene.connection, standing.newest - 100, rows=BATCH)
+    await changes.number(scene.connection)
+
+
+def _page(**fields: Any) -> Callable[[Scene], Awaitable[None]]:
+    async def page(scene: Scene) -> None:
+        chosen = fields.pop("found", frozenset(states.RunState))
+        sift = listing.Filter(states=chosen, **fields)
+        span = listing.Span(scene.now - timedelta(days=21), scene.soon, scene.soon)
+        named = await listing.job_ids(scene.connection, owner="k8s/team-7", name="job-107") if "job" in fields else ()
+        for look in (listing.live, listing.history, listing.skips):
+            await look(scene.connection, sift, span, jobs=named, before=listing.TOP, take=BATCH)
+
+    return page
+
+
+async def _named(scene: Scene) -> None:
+    await listing.by_name(scene.connection, owner="k8s/team-50", name="job-50-50")
+    [name] = await scene.some("name", "run_history", "kind = 'Slot' AND owner = 'k8s/team-8'", 1)
+    await listing.by_name(scene.connection, owner="k8s/team-8", name=name)
+    await listing.by_ids(scene.connection, await scene.some("run_id", "run_history"))
+
+
+HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
+    "lock_due": (_lock_due, BATCH),
+    "lock_jobs": (_lock_jobs, BATCH),
+    "insert_runs": (_insert_runs, BATCH),
+    "insert_skips": (_insert_skips, BATCH),
+    "advance": (_advance, BATCH),
+    "live_of_jobs": (_live_of_jobs, BATCH),
+    "claim": (_claim, BATCH),
+    "launched": (_launched, BATCH),
+    "running": (_running, BATCH),
+    "lock_open": (_lock_open, BATCH),
+    "finish": (_finish, BATCH),
+    "retry": (_retry, BATCH),
+    "hand_back": (_hand_back, BATCH),
+    "cancel_waiting": (_cancel_waiting, BATCH),
+    "stop_open": (_stop_open, BATCH),
+    "wake": (_wake, 0),
+    "overdue": (_overdue, BATCH),
+    "jobs_waiting": (_jobs_waiting, BATCH),
+    "promote": (_promote, BATCH),
+    "shards": (_shards, BATCH),
+    "changes": (_changes, BATCH),
+    "list all": (_page(), BATCH),
+    "list an owner": (_page(owner="k8s/team-7"), BATCH),
+    "list a job": (_page(owner="k8s/team-7", job="job-107"), listing.SCAN_ROWS),
+    "list the dead": (_page(found=frozenset({"Dead"})), listing.SCAN_ROWS),
+    "list a label": (_page(owner="k8s/team-7", equal={"tier": "gold"}), listing.SCAN_ROWS),
+    "one by name": (_named, BATCH),
+}
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("hot", HOT)
+async def test_no_hot_statement_reads_more_than_twice_its_batch(crowded: str, hot: str, mode: str) -> None:
+    act, batch = HOT[hot]
+    db = database.Database(crowded, size=2, name="plans")
+    await db.open()
+    async with contextlib.aclosing(_Closing(db)), db.transaction() as connection:
+        await connection.execute("SET LOCAL statement_timeout = '60s'")
+        explainer = plans.Explainer(connection, mode)
+        await act(Scene(explainer.connection, connection, await database.now(connection)))
+        empty = await jobs.query(connection, "SELECT relname FROM pg_class WHERE relkind = 'r' AND reltuples <= 0")
+        await connection.rollback()
+    assert explainer.explained
+    for one in explainer.explained:
+        assert bad_scans(one, batch, {row.relname for row in empty}) == [], one.text
+
+
+def bad_scans(one: plans.Explained, batch: int, empty: Collection[str] = ()) -> list[plans.Scan]:
+    """What reads a big table as a whole, or more of it than the batch is worth."""
+    return [
+        scan
+        for scan in one.scans()
+        if scan.table not in empty and (scan.relation in BIG or scan.kind == "Bitmap Index Scan")
+        if scan.kind == "Seq Scan" or scan.read > 2 * batch + PROBES
+    ]
+
+
+async def test_a_bad_plan_is_noticed(crowded: str) -> None:
+    bad = (
+        "SELECT count(*) FROM live_runs",
+        "SELECT run_id FROM live_runs WHERE message = 'x' LIMIT 1",
+        "SELECT run_id FROM live_runs WHERE shard = ANY('{1,2,3,4,5}') AND state = 'Queued' ORDER BY queue_at LIMIT 5",
+        "SELECT run_id FROM run_history WHERE state = 'Succeeded' AND owner = 'k8s/team-1' AND node = 'x' LIMIT 1",
+    )
+    db = database.Database(crowded, size=1, name="plans")
+    await db.open()
+    async with contextlib.aclosing(_Closing(db)), db.transaction() as connection:
+        explainer = plans.Explainer(connection, "force_custom_plan")
+        for text in bad:
+            await explainer.execute(text)
+    assert all(bad_scans(one, BATCH) for one in explainer.explained)
+
+
+class _Closing:
+    def __init__(self, db: database.Database) -> None:
+        self._db = db
+
+    async def aclose(self) -> None:
+        await self._db.close()
+
+
+def test_the_full_installation_is_one(crowded: str) -> None:
+    with psycopg.connect(crowded) as connection:
+        for table, least in (("jobs", crowd.JOBS), ("run_history", crowd.HISTORY), ("live_runs", crowd.LIVE)):
+            row = connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
+            assert row is not None
+            assert row[0] >= least
+        row = connection.execute("SELECT count(DISTINCT state) FROM live_runs").fetchone()
+        assert row == (len(states.LIVE),)
