@@ -105,7 +105,7 @@ def _freeze_past_its_attempt(scene: Scene, number: int) -> bool:
     for row in first:
         scene.delete_pod(row)
     wait_for(
-        "second attempts to run", lambda: scene.arena.query(_SECOND, [r.run_id for r in first])[0].count == len(new)
+        "second attempts to run", lambda: scene.arena.query(_SECOND, [r.run_id for r in first])[0].count == len(first)
     )
     victim.thaw()
     wait_for("the late write", lambda: victim.shots() >= 2 and victim.stopped())
