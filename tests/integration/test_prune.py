@@ -89,6 +89,19 @@ async def test_a_reader_delays_a_drop_and_nothing_else(db: database.Database, no
         assert await jobs.one(connection, "SELECT to_regclass(%s) IS NULL", victim)
 
 
+async def test_a_week_that_was_detached_and_not_dropped_goes_the_next_time(
+    db: database.Database, now: datetime
+) -> None:
+    await make_old_weeks(db, now)
+    victim = name(now - 60 * DAY)
+    async with db.transaction() as connection:
+        await connection.execute(f"ALTER TABLE run_history DETACH PARTITION {victim}".encode())
+    await pruner(db).run_once(now)
+    async with db.transaction() as connection:
+        assert await jobs.one(connection, "SELECT to_regclass(%s) IS NULL", victim)
+        assert await partitions.ensure(connection, oldest=now - 60 * DAY, newest=now - 60 * DAY)
+
+
 async def test_specs_jobs_keys_and_audit(db: database.Database, now: datetime) -> None:
     async with db.transaction() as connection:
         made = await jobs.make_jobs(connection, 4)

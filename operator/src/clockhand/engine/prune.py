@@ -69,6 +69,9 @@ class Prune:
         async with self._db.transaction() as connection:
             expired = await partitions.expired(connection, before - _WEEK)
             in_use = await pruning.weeks_in_use(connection, before)
+            left_over = await pruning.detached(connection)
+        for name in left_over:
+            await pruning.drop_detached(self._db, name=name)
         for parent, name in expired:
             if partitions.week_of(name) in in_use:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date, datetime
 from typing import LiteralString
 
@@ -37,7 +37,24 @@ async def drop(db: database.Database, *, parent: str, name: str) -> bool:
                 await connection.execute(_DETACH.format(**names))
             except driver_errors.ObjectNotInPrerequisiteState:
                 await connection.execute(_FINALIZE.format(**names))
-            await connection.execute(_DROP.format(**names))
+        except (driver_errors.LockNotAvailable, driver_errors.QueryCanceled):
+            return False
+        finally:
+            await connection.execute("RESET lock_timeout")
+    return await drop_detached(db, name=name)
+
+
+async def detached(connection: database.Connection) -> Sequence[str]:
+    """Partitions that were detached and not dropped: a drop was cut short between the two."""
+    return [row.name for row in await database.fetch(connection, "pruning.detached")]
+
+
+async def drop_detached(db: database.Database, *, name: str) -> bool:
+    """Drops a partition that is detached; False where a lock could not be had in time."""
+    async with db.outside_transaction() as connection:
+        await connection.execute(_PATIENCE)
+        try:
+            await connection.execute(_DROP.format(name=sql.Identifier(name)))
         except (driver_errors.LockNotAvailable, driver_errors.QueryCanceled):
             return False
         finally:

@@ -3,6 +3,12 @@
 SELECT DISTINCT (date_trunc('week', scheduled_at, 'UTC') AT TIME ZONE 'UTC')::date AS monday
 FROM live_runs WHERE scheduled_at < %(before)s;
 
+-- name: detached
+-- Weeks that were detached and then could not be dropped: nobody reads them, and one of them made again would collide.
+SELECT relname AS name FROM pg_class
+WHERE relkind = 'r' AND NOT relispartition AND relnamespace = current_schema()::regnamespace
+  AND relname ~ '^(run_history|attempts|skips)_[0-9]{4}w[0-9]{2}$';
+
 -- name: old_keys
 DELETE FROM idempotency_keys
 WHERE (scope, key) IN (SELECT scope, key FROM idempotency_keys WHERE stored_at < %(before)s LIMIT %(limit)s);
