@@ -1,0 +1,125 @@
+"""The examples of docs/semantics.md are true: each is worked out here by the code that it speaks of."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from clockhand import errors
+from clockhand.domain import admission, firing, schedule, spec, states, verdict
+from clockhand.domain.spec import CatchUpPolicy, ConcurrencyPolicy
+from clockhand.domain.states import RunState as S
+from clockhand.domain.states import SkipReason
+
+HOURLY = "0 * * * *"
+
+
+def at(clock: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-04T{clock}:00+00:00")
+
+
+def test_a_backward_range_is_told_what_to_write_instead() -> None:
+    with pytest.raises(errors.InvalidInput) as refused:
+        schedule.parse("50-10 * * * *")
+    assert str(refused.value) == 'spec.schedule: "50-10" runs backwards: write 50-59,0-10'
+
+
+@pytest.mark.parametrize(
+    ("midnight", "due"),
+    [
+        ("2026-03-29T00:00:00+01:00", "2026-03-29T01:00:00+00:00"),
+        ("2026-10-25T00:00:00+02:00", "2026-10-25T00:30:00+00:00"),
+    ],
+)
+def test_half_past_two_in_berlin_when_clocks_change(midnight: str, due: str) -> None:
+    times = schedule.parse("30 2 * * *", zone="Europe/Berlin")
+    found = times.next_after(datetime.fromisoformat(midnight).astimezone(UTC))
+    assert found == datetime.fromisoformat(due)
+    assert times.next_after(found) - found > timedelta(hours=22)
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit", "ran", "skipped"),
+    [
+        (CatchUpPolicy.LATEST, 100, ["14:00"], 3),
+        (CatchUpPolicy.ALL, 2, ["13:00", "14:00"], 2),
+        (CatchUpPolicy.NONE, 100, [], 4),
+    ],
+)
+def test_an_outage_from_half_past_ten_to_ten_past_two(
+    policy: CatchUpPolicy, limit: int, ran: list[str], skipped: int
+) -> None:
+    job = spec.JobSpec(schedule=HOURLY, catch_up=spec.CatchUp(policy=policy, limit=limit))
+    fired = firing.fire(job, next_slot_at=at("11:00"), live=(), now=at("14:10"))
+    assert [slot.scheduled_at for slot in fired.slots] == [at(clock) for clock in ran]
+    assert [(skip.count, skip.reason) for skip in fired.skips] == [(skipped, SkipReason.CATCH_UP)]
+    # one row for all of them, and the second of two waits for the first
+    assert [slot.state for slot in fired.slots] == [S.QUEUED, S.BLOCKED][: len(ran)]
+
+
+def test_seven_minutes_every_five_under_forbid() -> None:
+    job = spec.JobSpec(schedule="*/5 * * * *", concurrency_policy=ConcurrencyPolicy.FORBID)
+    running = (admission.LiveRun(uuid.UUID(int=1), S.RUNNING, at("12:00")),)
+    outcomes: dict[str, list[str]] = {}
+    for clock, live in (("12:00", ()), ("12:05", running), ("12:10", ())):
+        fired = firing.fire(job, next_slot_at=at(clock), live=live, now=at(clock))
+        outcomes[clock] = [*(slot.state for slot in fired.slots), *(skip.reason for skip in fired.skips)]
+    assert outcomes == {"12:00": [S.QUEUED], "12:05": [SkipReason.FORBID], "12:10": [S.QUEUED]}
+
+
+def test_a_failure_an_eviction_a_failure_and_a_success() -> None:
+    job = spec.JobSpec(schedule=HOURLY)
+    run = verdict.OpenRun(
+        run_id=uuid.UUID(int=7),
+        state=S.RUNNING,
+        attempt=1,
+        failures=0,
+        disruptions=0,
+        stop_reason=None,
+        job_is_deleted=False,
+    )
+    waits = []
+    for ending, code in (
+        (verdict.Ending.FAILED, 1),
+        (verdict.Ending.DISRUPTED, None),
+        (verdict.Ending.FAILED, 1),
+        (verdict.Ending.SUCCEEDED, 0),
+    ):
+        decided = verdict.judge(job, run, verdict.AttemptEnd(ending, exit_code=code), now=at("12:00"))
+        if decided.ready_at is not None:
+            waits.append((decided.ready_at - at("12:00")).total_seconds())
+        run = verdict.OpenRun(
+            run_id=run.run_id,
+            state=S.RUNNING,
+            attempt=run.attempt + 1,
+            failures=decided.failures,
+            disruptions=decided.disruptions,
+            stop_reason=None,
+            job_is_deleted=False,
+        )
+    assert decided.state is S.SUCCEEDED
+    assert (decided.failures, decided.disruptions) == (2, 1)
+    assert waits == [pytest.approx(10, rel=0.1), pytest.approx(10, rel=0.1), pytest.approx(20, rel=0.1)]
+
+
+def test_an_attempt_that_hangs_is_retried() -> None:
+    job = spec.JobSpec(schedule=HOURLY, attempt_timeout_seconds=600)
+    run = verdict.OpenRun(
+        run_id=uuid.UUID(int=7),
+        state=S.STOPPING,
+        attempt=1,
+        failures=0,
+        disruptions=0,
+        stop_reason=states.Reason.ATTEMPT_TIMEOUT,
+        job_is_deleted=False,
+    )
+    killed = verdict.AttemptEnd(verdict.Ending.DISRUPTED, "Deleted", 137, asked=True)
+    decided = verdict.judge(job, run, killed, now=at("12:00"))
+    assert (decided.state, decided.reason, decided.failures) == (S.RETRYING, states.Reason.ATTEMPT_TIMEOUT, 1)
+
+
+def test_an_edit_at_half_past_twelve_makes_nothing_up() -> None:
+    times = schedule.parse("*/10 * * * *")
+    assert times.newest(3, after=at("12:30"), until=at("13:00")) == (at("12:40"), at("12:50"), at("13:00"))
