@@ -20,7 +20,6 @@ from clockhand.kube import pods
 from clockhand.store import database, duties, partitions
 
 NOBODY = connections.Connection(server="http://127.0.0.1:1")
-RETENTION = timedelta(days=30)
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ async def held(db: database.Database) -> duties.Held:
 
 @pytest.fixture
 def mirrored(db: database.Database, checked: templates.Templates) -> mirror.Mirror:
-    return mirror.Mirror(db, checked, retention=RETENTION)
+    return mirror.Mirror(db, checked)
 
 
 async def query(db: database.Database, text: str, *parameters: object) -> list[Any]:
@@ -301,7 +300,7 @@ async def test_who_lost_the_duty_writes_nothing(
 ) -> None:
     await change(db, "UPDATE duty_leases SET expires_at = now() WHERE duty = 'mirror'")
     async with db.transaction() as connection:
-        assert await duties.take(connection, duties.MIRROR, replica="two", lease=RETENTION)
+        assert await duties.take(connection, duties.MIRROR, replica="two", lease=timedelta(days=30))
     with pytest.raises(errors.Stale):
         await mirrored.store(held, [sighted.job()])
     assert await query(db, "SELECT 1 FROM jobs") == []

@@ -120,7 +120,7 @@ async def _operate(settings: config.Settings) -> None:
             await until_schema_fits(db, stop)
             calls = objects.Objects(client)
             checked = templates.Templates(db, pods.Pods(client))
-            mirrored = mirror.Mirror(db, checked, retention=timedelta(days=settings.retention_days))
+            mirrored = mirror.Mirror(db, checked)
             compared = resync.Resync(db, calls, mirrored, namespaces=settings.namespaces)
             mirroring = duty.MirrorDuty(
                 db,

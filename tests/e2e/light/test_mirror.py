@@ -98,7 +98,7 @@ async def replica(
     connection = await connections.from_kubeconfig(str(kubeconfig))
     async with clients.connect(connection, FAST) as client:
         checked = templates.Templates(db, pods.Pods(client))
-        mirrored = mirror.Mirror(db, checked, retention=timedelta(days=30))
+        mirrored = mirror.Mirror(db, checked)
         listed = calls.Objects(client)
         compared = resync.Resync(db, listed, mirrored, namespaces=namespaces, confirm_seconds=0.1)
         yield Replica(db, client, listed, mirrored, compared, checked, kubeconfig, namespaces)

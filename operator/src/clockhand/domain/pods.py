@@ -11,7 +11,6 @@ import base64
 import collections.abc
 import copy
 import hashlib
-import re
 import typing
 import uuid
 from dataclasses import dataclass
@@ -227,8 +226,9 @@ def _cut(body: Json) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         body["metadata"]["annotations"][RESERVED_PREFIX + name] = gap(name)
     for container in (*body["spec"]["containers"], *body["spec"].get("initContainers", ())):
         container["env"].insert(0, gap("environment"))
-    parts = re.split(f'"{mark}:([a-z-]+)"'.encode(), msgspec.json.encode(body))
-    return tuple(parts[::2]), tuple(part.decode() for part in parts[1::2])
+    first, *rest = msgspec.json.encode(body).split(f'"{mark}:'.encode())
+    gaps_and_pieces = [part.partition(b'"') for part in rest]
+    return (first, *(piece for _, _, piece in gaps_and_pieces)), tuple(name.decode() for name, _, _ in gaps_and_pieces)
 
 
 def _mapping(value: object, field: str) -> Json:

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -51,10 +51,9 @@ class _Changes:
 class Mirror:
     """Stores sightings. Whoever holds the duty calls it; the generation of the duty goes into every transaction."""
 
-    def __init__(self, db: database.Database, checked: templates.Templates, *, retention: timedelta) -> None:
+    def __init__(self, db: database.Database, checked: templates.Templates) -> None:
         self._db = db
         self._templates = checked
-        self._retention = retention
         self._turn = asyncio.Lock()
 
     async def flush_once(self, held: duties.Held, box: inbox.Inbox) -> int:
@@ -144,7 +143,7 @@ class Mirror:
         wanted = [seen.uid for seen in (*changes.edited, *changes.gone)]
         locked = await mirroring.lock(connection, wanted)
         await fire.settle_due(connection, wanted, now=now)
-        unfired = _unfired(locked.values(), since=now - self._retention, now=now)
+        unfired = _unfired(locked.values(), now=now)
         await firing.insert_skips(connection, unfired, now=now)
         readings = await self._read_edited(changes.edited, locked, fault=fault, now=now)
         await _delete(connection, changes.gone, locked, now=now)
@@ -350,13 +349,10 @@ def _shown(
     return mirroring.Shown(reading.sighting.uid, merged, urgent)
 
 
-def _unfired(rows: Iterable[mirroring.Locked], *, since: datetime, now: datetime) -> Sequence[firing.NewSkip]:
-    """The slots of jobs that were suspended or parked: one summary each, now that the spec changes or goes.
-
-    History keeps nothing from before `since`, so a summary that ends before it is not written either.
-    """
+def _unfired(rows: Iterable[mirroring.Locked], *, now: datetime) -> Sequence[firing.NewSkip]:
+    """The slots of jobs that were suspended or parked: one summary each, now that the spec changes or goes."""
     skips = (_span(row, now) for row in rows)
-    return [skip for skip in skips if skip is not None and skip.last >= since]
+    return [skip for skip in skips if skip is not None]
 
 
 def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
