@@ -26,6 +26,7 @@ BOOKMARK_SECONDS = 60.0
 LEAST_SECONDS, MOST_SECONDS = 1_800, 3_600
 _REMEMBERED = 50_000
 _WRITE_SECONDS = 30.0
+_WRITE_BYTES = 256 * 1024
 _LIVE = frozenset(str(state) for state in states.LIVE)
 _INITIAL_END = "k8s.io/initial-events-end"
 Write = Callable[[bytes], Awaitable[None]]
@@ -158,11 +159,18 @@ class Watch:
                 await self._send_batch(batch)
 
     async def _send_batch(self, batch: feed.Batch) -> None:
+        lines: list[bytes] = []
+        size = 0
         for event in batch.events:
-            if event.number > self._number:
-                kind = self._kind(event)
-                if kind is not None:
-                    await self._send_event(kind, event, batch.at)
+            kind = self._kind(event) if event.number > self._number else None
+            if kind is not None:
+                lines.append(self._line_of(kind, event, batch.at))
+                size += len(lines[-1])
+            if size > _WRITE_BYTES:
+                await self._put(b"".join(lines))
+                lines, size = [], 0
+        if lines:
+            await self._put(b"".join(lines))
         self._number = max(self._number, batch.through)
 
     def _kind(self, event: feed.Event) -> str | None:
@@ -185,15 +193,16 @@ class Watch:
             if len(self._shown) > _REMEMBERED:
                 raise status.expired("too many runs match to watch them all: narrow the selectors")
 
-    async def _send_event(self, kind: str, event: feed.Event, now: datetime) -> None:
+    def _line_of(self, kind: str, event: feed.Event, now: datetime) -> bytes:
         shape = self._wish.shape
         if shape.form is negotiate.Form.TABLE and not self._has_columns:
-            await self._send(kind, event.run, number=event.number, now=now)
-            return
+            line = self._encoded(kind, event.run, number=event.number, now=now)
+            self._has_columns = True
+            return line
         key = (kind, shape)
         if key not in event.encodings:
             event.encodings[key] = self._encoded(kind, event.run, number=event.number, now=now)
-        await self._put(event.encodings[key])
+        return event.encodings[key]
 
     async def _send(self, kind: str, run: listing.Run, *, number: int, now: datetime) -> None:
         await self._put(self._encoded(kind, run, number=number, now=now))
