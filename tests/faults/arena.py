@@ -8,6 +8,7 @@ moved. Jobs are also spread over the shards evenly, which the product leaves to 
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import shutil
@@ -36,8 +37,6 @@ from clockhand.store import database
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
 NAMESPACE = "faults"
-JOBS = f"/apis/clockhand.dev/v1alpha1/namespaces/{NAMESPACE}/scheduledjobs"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 _KNOWN = "SELECT name, job_id FROM jobs WHERE owner = %s AND name = ANY(%s) AND next_slot_at IS NOT NULL"
 _SPREAD = """
@@ -55,6 +54,7 @@ RETURNING job_id, next_slot_at
 _OPEN = "SELECT count(*) FROM live_runs WHERE job_id = ANY(%s)"
 _PENDING = "SELECT count(*) FROM jobs WHERE job_id = ANY(%s) AND next_run_at <= now()"
 _HELD = "SELECT count(*) FROM shard_leases WHERE holder = %s AND expires_at > now()"
+_ONE_SHARD = "SELECT holder, max(shard) FROM shard_leases WHERE holder = ANY(%s) AND expires_at > now() GROUP BY holder"
 _RUNNING = """
 SELECT r.run_id, r.job_name, r.attempt, r.pod_uid::text AS pod_uid, s.holder
 FROM live_runs r JOIN shard_leases s USING (shard)
@@ -79,8 +79,20 @@ class Plan:
 
     def body(self) -> dict[str, Any]:
         retry = {"maxAttempts": self.attempts, "backoff": {"initialSeconds": 1, "factor": 1, "jitter": 0}}
-        pod = objects.template("true", outcome=self.outcome, duration=self.duration)
+        pod = objects.template(self._script(), outcome=self.outcome, duration=self.duration)
         return objects.job(self.name, pod, retry=retry, podRetention={"succeededSeconds": self.kept_seconds})
+
+    def _script(self) -> str:
+        """What kwok plays, for containers that really run."""
+        lines = [f"sleep {self.duration.removesuffix('s')} & wait $!;"] if self.duration else []
+        outcomes = self.outcome.split(",")
+        cases = [f"{number}) {_command(outcome)};;" for number, outcome in enumerate(outcomes, 1)]
+        return " ".join([*lines, "case $CLOCKHAND_ATTEMPT in", *cases, f"*) {_command(outcomes[-1])};;", "esac"])
+
+
+def _command(outcome: str) -> str:
+    kind, _, code = outcome.partition(":")
+    return {"succeed": "exit 0", "hang": "sleep 3600 & wait $!", "exit": f"exit {code}"}[kind]
 
 
 @dataclass
@@ -95,69 +107,69 @@ class Fleet:
         return list(self.plans)
 
 
-class Arena:
-    """The parts. `url` is the database of the replicas, which differs from one mutant to the next."""
+class Stage(abc.ABC):
+    """What a fault needs of any cluster: its API, the record of its pods, a database, and replicas to hurt.
 
-    def __init__(
-        self, cluster: light.LightCluster, server: postgres.PostgresServer, recorder: Recorder, directory: Path
-    ) -> None:
-        self.cluster = cluster
-        self.server = server
+    `url` is the database of the replicas, which differs from one mutant to the next.
+    """
+
+    namespace = NAMESPACE
+    settle_seconds = 90.0
+
+    def __init__(self, api: kubeapi.KubeApi, kubeconfig: Path, recorder: Recorder, directory: Path) -> None:
+        self.api = api
+        self.kubeconfig = kubeconfig
         self.recorder = recorder
         self.directory = directory
-        self.storage: etcd.EtcdWatch
-        self.api: kubeapi.KubeApi = cluster.api
         self.url = ""
         self.crew: Crew
         self._manual = 0
         self.known_crashes: set[str] = set()
 
-    @contextlib.contextmanager
-    def database(self, *changes: str, mutations: Sequence[str] = ()) -> Iterator[None]:
-        """A new database, changed by statements, with a crew of its own; both are gone afterwards."""
-        name = self.server.new_database()
-        self.url = self.server.url(name)
-        _migrate(self.url)
-        for change in changes:
-            self.server.execute(change, database=name)
-        directory = self.directory / name
-        directory.mkdir()
-        self.crew = Crew(self._environment(), directory, mutations=mutations)
-        try:
-            yield
-        finally:
-            self.crew.close()
-            self.server.drop_database(name)
+    @property
+    def jobs_path(self) -> str:
+        return f"/apis/clockhand.dev/v1alpha1/namespaces/{self.namespace}/scheduledjobs"
 
-    def _environment(self) -> dict[str, str]:
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    @abc.abstractmethod
+    def sync(self) -> None:
+        """Returns once the recorder knows everything that is stored now."""
+
+    @abc.abstractmethod
+    def restart_postgres(self) -> None:
+        """kill -9, and a start on the same data."""
+
+    @abc.abstractmethod
+    def restart_apiserver(self) -> None:
+        """kill -9, and a start on the same data."""
+
+    def environment(self) -> dict[str, str]:
+        """Of a replica."""
         return {
             **clean_environment(),
             "CLOCKHAND_DATABASE_URL": self.url,
             "CLOCKHAND_DATABASE_POOL": "6",
-            "CLOCKHAND_KUBECONFIG": str(self.cluster.kubeconfig),
+            "CLOCKHAND_KUBECONFIG": str(self.kubeconfig),
             "CLOCKHAND_SHARD_LEASE": f"{LEASE_SECONDS:g}",
             "CLOCKHAND_HEALTH_PORT": "0",
         }
-
-    def sync(self) -> None:
-        """Returns once the recorder knows everything that is stored now."""
-        wait_for("the record of pods", lambda: self.storage.failure or self.storage.seen >= self.storage.revision())
-        if self.storage.failure is not None:
-            raise RuntimeError("the record of pods has a gap") from self.storage.failure
 
     @contextlib.contextmanager
     def fleet(self, plans: Sequence[Plan]) -> Iterator[Fleet]:
         """Jobs made by the API and mirrored by a replica; afterwards they and their pods are deleted."""
         for plan in plans:
-            self.api.call("POST", JOBS, plan.body())
+            self.api.call("POST", self.jobs_path, plan.body())
         try:
             known = wait_for("the mirror to store the jobs", lambda: self._known(plans))
             self._spread(list(known))
             yield Fleet(known)
         finally:
             for plan in plans:
-                self.api.call("DELETE", f"{JOBS}/{plan.name}")
-            self.api.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
+                self.api.call("DELETE", f"{self.jobs_path}/{plan.name}")
+            self.api.call("DELETE", f"{self.pods_path}?gracePeriodSeconds=0")
 
     def make_due(self, fleet: Fleet, *, at: datetime | None = None, manual: bool = True) -> list[Due]:
         """Makes an instant due for each job that has none due, and asks for one manual run; returns what is new.
@@ -200,14 +212,21 @@ class Arena:
 
     def _known(self, plans: Sequence[Plan]) -> dict[uuid.UUID, Plan]:
         by_name = {plan.name: plan for plan in plans}
-        found = self.query(_KNOWN, f"k8s/{NAMESPACE}", list(by_name))
+        found = self.query(_KNOWN, f"k8s/{self.namespace}", list(by_name))
         return {row.job_id: by_name[row.name] for row in found} if len(found) == len(plans) else {}
+
+    def deal(self, fleet: Fleet, names: Sequence[str]) -> None:
+        """Gives each of these replicas the same number of jobs, in shards that it holds now."""
+        held: dict[str, int] = dict(self.query(_ONE_SHARD, list(names)))
+        self._place(fleet.ids, [held[names[number % len(names)]] for number in range(len(fleet.ids))])
 
     def _spread(self, job_ids: Sequence[uuid.UUID]) -> None:
         step = ids.SHARDS / len(job_ids)
-        shards = [int(number * step) for number in range(len(job_ids))]
+        self._place(job_ids, [int(number * step) for number in range(len(job_ids))])
+
+    def _place(self, job_ids: Sequence[uuid.UUID], shards: Sequence[int]) -> None:
         with psycopg.connect(self.url) as connection:
-            connection.execute(_SPREAD, {"jobs": list(job_ids), "shards": shards})
+            connection.execute(_SPREAD, {"jobs": list(job_ids), "shards": list(shards)})
 
     def _due(self, fleet: Fleet, job_id: uuid.UUID, at: Any) -> Due:
         plan = fleet.plans[job_id]
@@ -220,9 +239,57 @@ class Arena:
         connection: Any = await psycopg.AsyncConnection.connect(self.url, row_factory=rows.namedtuple_row)
         async with connection:
             now = await database.now(connection)
-            owner = f"k8s/{NAMESPACE}"
+            owner = f"k8s/{self.namespace}"
             await requests.request_run(connection, owner=owner, job_name=plan.name, name=name, actor="test", now=now)
         return Due(job_id, now, plan.failing, plan.attempts, states.RunKind.MANUAL.value, name)
+
+
+class Arena(Stage):
+    """A stage of one's own: a light cluster, a PostgreSQL server, and a database for each crew."""
+
+    def __init__(
+        self,
+        cluster: light.LightCluster,
+        server: postgres.PostgresServer,
+        *,
+        storage: etcd.EtcdWatch,
+        recorder: Recorder,
+        directory: Path,
+    ) -> None:
+        super().__init__(cluster.api, cluster.kubeconfig, recorder, directory)
+        self._cluster = cluster
+        self._server = server
+        self._storage = storage
+
+    @contextlib.contextmanager
+    def database(self, *changes: str, mutations: Sequence[str] = ()) -> Iterator[None]:
+        """A new database, changed by statements, with a crew of its own; both are gone afterwards."""
+        name = self._server.new_database()
+        self.url = self._server.url(name)
+        _migrate(self.url)
+        for change in changes:
+            self._server.execute(change, database=name)
+        directory = self.directory / name
+        directory.mkdir()
+        self.crew = Crew(self.environment(), directory, mutations=mutations)
+        try:
+            yield
+        finally:
+            self.crew.close()
+            self._server.drop_database(name)
+
+    def restart_postgres(self) -> None:
+        self._server.kill()
+        self._server.start()
+
+    def restart_apiserver(self) -> None:
+        self._cluster.restart_apiserver()
+
+    def sync(self) -> None:
+        storage = self._storage
+        wait_for("the record of pods", lambda: storage.failure or storage.seen >= storage.revision())
+        if storage.failure is not None:
+            raise RuntimeError("the record of pods has a gap") from storage.failure
 
 
 @contextlib.contextmanager
@@ -237,9 +304,9 @@ def arena(logs: Path | None = None) -> Iterator[Arena]:
         postgres.server() as server,
         etcd.EtcdWatch(port, f"/registry/pods/{NAMESPACE}/", recorder.note) as storage,
     ):
-        made = Arena(cluster, server, recorder, Path(directory))
-        made.storage = storage
-        _prepare(made.api)
+        made = Arena(cluster, server, storage=storage, recorder=recorder, directory=Path(directory))
+        _define(cluster.api)
+        prepare(made)
         try:
             yield made
         finally:
@@ -247,13 +314,17 @@ def arena(logs: Path | None = None) -> Iterator[Arena]:
                 shutil.copytree(directory, logs, dirs_exist_ok=True)
 
 
-def _prepare(api: kubeapi.KubeApi) -> None:
+def prepare(stage: Stage) -> None:
+    """Makes its namespace; the definition of ScheduledJob must be there."""
+    namespace, api = stage.namespace, stage.api
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    wait_for("the resource to be served", lambda: api.answers(stage.jobs_path))
+    wait_for("the service account", lambda: api.answers(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+
+
+def _define(api: kubeapi.KubeApi) -> None:
     definition = yaml.safe_load((ROOT / "crds" / "scheduledjob.yaml").read_text())
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    api.call("POST", path, definition)
-    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    wait_for("the resource to be served", lambda: api.answers(JOBS))
-    wait_for("the service account", lambda: api.answers(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"))
+    api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
 
 def _migrate(url: str) -> None:

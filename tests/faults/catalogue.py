@@ -99,8 +99,7 @@ def _restart_postgres(scene: Scene, number: int) -> bool:
     if number % 2:
         scene.wait_running()
     busy = scene.arena.open_work(scene.fleet) > 0
-    scene.arena.server.kill()
-    scene.arena.server.start()
+    scene.arena.restart_postgres()
     return busy
 
 
@@ -110,7 +109,7 @@ def _restart_apiserver(scene: Scene, number: int) -> bool:
     if number % 2:
         scene.wait_running()
     busy = scene.arena.open_work(scene.fleet) > 0
-    scene.arena.cluster.restart_apiserver()
+    scene.arena.restart_apiserver()
     return busy
 
 

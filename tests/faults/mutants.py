@@ -139,19 +139,21 @@ def _second_pods(arena: Arena, fleet: Fleet) -> int:
 
 
 def _stale_writes(arena: Arena, fleet: Fleet) -> int:
-    """Runs about which somebody wrote as of an attempt that was over: the row names a pod of another attempt, or more
-    attempts were given up than pods were deleted.
-    """
+    """Runs about which somebody wrote as of an attempt that was over, so that more were given up than pods deleted."""
+    tables, pods = runner.gather(arena, fleet)
+    deleted = Counter(pod.run_id for pod in pods if pod.asked_alive)
+    given_up = sum(run.disruptions > deleted[str(run.run_id)] for run in tables.runs)
+    return given_up + _late_launches(arena, fleet)
+
+
+def _late_launches(arena: Arena, fleet: Fleet) -> int:
+    """Runs whose row names a pod that is not of their attempt, as only one who slept through its end would say."""
     tables, pods = runner.gather(arena, fleet)
     own: dict[tuple[str, int], set[str]] = defaultdict(set)
     for pod in pods:
         own[(pod.run_id, pod.attempt)].add(pod.uid)
-    deleted = Counter(pod.run_id for pod in pods if pod.asked_alive)
-    return sum(
-        (run.pod_uid is not None and str(run.pod_uid) not in own[(str(run.run_id), run.attempt)])
-        or run.disruptions > deleted[str(run.run_id)]
-        for run in tables.runs
-    )
+    named = [run for run in tables.runs if run.pod_uid is not None]
+    return sum(str(run.pod_uid) not in own[(str(run.run_id), run.attempt)] for run in named)
 
 
 _SPLIT = _kill("between-transactions")
@@ -164,7 +166,8 @@ TRIALS: Sequence[Trial] = (
     Trial("duplicate runs", "one transaction", _kill("inserted", "fired"), _duplicates, ("no-mark",), _CLEARED),
     Trial("stale writes", "", _freeze_past_its_attempt, _stale_writes, ("no-token", "no-generation")),
     Trial("stale writes", "token", _freeze_past_its_attempt, _stale_writes, ("no-generation",)),
-    Trial("stale writes", "lease generation", _freeze_past_its_attempt, _stale_writes, ("no-token",)),
+    Trial("writes after the lease", "", _freeze_past_its_attempt, _late_launches, ("no-token", "no-generation")),
+    Trial("writes after the lease", "lease generation", _freeze_past_its_attempt, _late_launches, ("no-token",)),
     Trial("second pods", "", _kill("answered"), _second_pods, ("random-names",)),
     Trial("second pods", "name from run and attempt", _kill("answered"), _second_pods),
 )

@@ -65,6 +65,12 @@ class Recorder:
             pod.phase = thing.get("status", {}).get("phase", pod.phase)
             pod.gone = pod.gone or gone
 
+    def note_absent(self, namespace: str, there: set[str]) -> None:
+        """Takes note that pods of a namespace which are not among `there` are gone."""
+        with self._lock:
+            for pod in self._pods.values():
+                pod.gone = pod.gone or (pod.namespace == namespace and pod.uid not in there)
+
     def pods(self, run_ids: frozenset[str]) -> list[Pod]:
         """Those that say they belong to one of these runs."""
         with self._lock:

@@ -113,7 +113,7 @@ class Crew:
         self._environment = environment
         self._directory = directory
         self._mutations = mutations
-        self._guard = guard.Guard(directory)
+        self._guard = guard.Guard(directory / "guarded")  # which removes it at the end, and the logs shall stay
         self._number = 0
         self._spare: Replica | None = None
         self.all: list[Replica] = []

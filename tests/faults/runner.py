@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.faults import checker, evidence
-from tests.faults.arena import Arena, Fleet
+from tests.faults.arena import Fleet, Stage
 from tests.faults.catalogue import Fault
 from tests.faults.replicas import wait_for
 from tests.faults.scene import Scene
 
 from clockhand.domain import ids
 
-SETTLE_SECONDS = 90.0
 STEADY = 2
 """Replicas that nothing is done to."""
 
@@ -44,7 +43,7 @@ class Result:
         return {**asdict(self), "bound": round(self.bound, 3), "good": self.good}
 
 
-def start_crew(arena: Arena) -> None:
+def start_crew(arena: Stage) -> None:
     """The replicas that stay, with every shard in their hands."""
     for _ in range(STEADY):
         arena.crew.join()
@@ -52,7 +51,7 @@ def start_crew(arena: Arena) -> None:
     wait_for("every shard to be held", lambda: arena.query(held)[0].count == ids.SHARDS)
 
 
-def execute(arena: Arena, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
+def execute(arena: Stage, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
     """Strikes until there were `times` hits, or twice as many rounds; then lets everything come to rest, and checks."""
     with arena.fleet(fault.plans) as fleet:
         scene = Scene(arena, fleet)
@@ -76,26 +75,26 @@ def execute(arena: Arena, fault: Fault, *, times: int, say: Callable[[str], None
     return result
 
 
-def settle(arena: Arena, fleet: Fleet) -> None:
+def settle(arena: Stage, fleet: Fleet) -> None:
     """Returns once everything that was due is over; the checker says what is not."""
     try:
         wait_for(
             "every run to be over",
             lambda: checker.unsettled(fleet.due, evidence.read(arena.url, fleet.ids)) == 0,
-            seconds=SETTLE_SECONDS,
+            seconds=arena.settle_seconds,
         )
     except TimeoutError:
         return
 
 
-def gather(arena: Arena, fleet: Fleet) -> tuple[evidence.Tables, Sequence[Any]]:
+def gather(arena: Stage, fleet: Fleet) -> tuple[evidence.Tables, Sequence[Any]]:
     """The two sides of the comparison."""
     tables = evidence.read(arena.url, fleet.ids)
     arena.sync()
     return tables, arena.recorder.pods(frozenset(str(run.run_id) for run in tables.runs))
 
 
-def new_crashes(arena: Arena) -> list[str]:
+def new_crashes(arena: Stage) -> list[str]:
     """Mistakes in logs that were not reported before."""
     fresh = [line for line in arena.crew.crashes() if line not in arena.known_crashes]
     arena.known_crashes.update(fresh)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.faults.arena import PODS, Arena, Fleet
+from tests.faults.arena import Fleet, Stage
 from tests.faults.checker import Due, Excuses
 from tests.faults.replicas import Replica, wait_for
 from tests.faults.trigger import Shot
@@ -28,7 +28,7 @@ _MERGE = "application/merge-patch+json"
 class Scene:
     """What a strike may use. `victim` lives on from round to round until it is killed."""
 
-    arena: Arena
+    arena: Stage
     fleet: Fleet
     excuses: Excuses = field(default_factory=Excuses)
     foreign: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Scene:
         if self.victim is not None and self.victim.alive():
             self.arena.crew.leave(self.victim)
         for name in self.foreign.values():
-            self.arena.api.call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+            self.arena.api.call("DELETE", f"{self.arena.pods_path}/{name}?gracePeriodSeconds=0")
         if self.wire is not None:
             self.wire.close()
 
@@ -73,7 +73,7 @@ class Scene:
         return wait_for("a run to be Running", found)
 
     def pod_path(self, row: Any) -> str:
-        return f"{PODS}/{pods.pod_name(row.job_name, row.run_id, row.attempt)}"
+        return f"{self.arena.pods_path}/{pods.pod_name(row.job_name, row.run_id, row.attempt)}"
 
     def delete_pod(self, row: Any) -> bool:
         """Deletes a run's pod as a person would; whether it was there."""
@@ -93,7 +93,7 @@ class Scene:
         for job_id, plan in taken:
             run_id = ids.run_id(job_id=job_id, scheduled_at=at, kind=states.RunKind.SLOT, key="")
             body = _foreign(pods.pod_name(plan.name, run_id, 1), labelled=labelled)
-            made = self.arena.api.call("POST", PODS, body)
+            made = self.arena.api.call("POST", self.arena.pods_path, body)
             self.foreign[made["metadata"]["uid"]] = made["metadata"]["name"]
             self.excuses.name_taken.add(run_id)
         return self.make_due(at=at)
@@ -107,7 +107,7 @@ class Scene:
 
     def touched_strangers(self) -> list[str]:
         """Foreign pods that somebody deleted."""
-        strangers = [pod for pod in self.arena.recorder.of_namespace("faults") if pod.uid in self.foreign]
+        strangers = [pod for pod in self.arena.recorder.of_namespace(self.arena.namespace) if pod.uid in self.foreign]
         return [f"foreign-pod-touched: {pod}" for pod in strangers if pod.gone or pod.asked_alive]
 
     def freeze_until_replaced(self, victim: Replica) -> None:
@@ -134,16 +134,16 @@ class Scene:
 class Wire:
     """A proxy before the API server, on an event loop of its own, and a kubeconfig that leads through it."""
 
-    def __init__(self, arena: Arena) -> None:
-        address = urlsplit(arena.cluster.url)
+    def __init__(self, stage: Stage) -> None:
+        address = urlsplit(stage.api.url)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._proxy = tcpproxy.TcpProxy(address.hostname or "", address.port or 0)
         self._call(self._proxy.__aenter__())
-        self.kubeconfig = arena.directory / f"wire-{self._proxy.port}.kubeconfig"
-        text = arena.cluster.kubeconfig.read_text()
-        self.kubeconfig.write_text(text.replace(arena.cluster.url, f"https://127.0.0.1:{self._proxy.port}"))
+        self.kubeconfig = stage.directory / f"wire-{self._proxy.port}.kubeconfig"
+        text = stage.kubeconfig.read_text()
+        self.kubeconfig.write_text(text.replace(stage.api.url, f"https://127.0.0.1:{self._proxy.port}"))
 
     def hush(self) -> int:
         """Silences the connections that are open now; returns how many."""

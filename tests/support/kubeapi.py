@@ -6,6 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ class KubeApi:
             with error:
                 raise ApiError(error.code, error.read().decode(errors="replace")[:500]) from None
         return json.loads(text) if kind == "application/json" else text.decode()
+
+    def lines(self, path: str) -> Iterator[Any]:
+        """The decoded lines of an endless answer, such as a watch; ends when the server ends it."""
+        with self._opener().open(urllib.request.Request(self.url + path)) as answer:
+            for line in answer:
+                yield json.loads(line)
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """A proxy of the environment must not get between a test and its loopback."""
