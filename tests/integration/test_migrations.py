@@ -45,3 +45,10 @@ async def test_an_edited_file_is_noticed(db: database.Database) -> None:
         await connection.execute("UPDATE schema_migrations SET checksum = 'other' WHERE number = 1")
     with pytest.raises(errors.SchemaMismatch, match="other content"):
         await migrations.check(db)
+
+
+async def test_the_next_release_may_have_prepared_the_database(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        await connection.execute("INSERT INTO schema_migrations VALUES (9998, '9998_before_next.sql', 'x')")
+    await migrations.check(db)
+    assert await migrations.apply(db) == []

@@ -42,10 +42,11 @@ def clockhand() -> None:
 
 @clockhand.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 unless the schema fits this release.")
+@click.option("--after", is_flag=True, help="The previous release is gone: apply also what it could not work with.")
 @click.option("--restored", is_flag=True, help="The database came out of a backup: raise its epoch, once.")
-def migrate(check: bool, restored: bool) -> None:
+def migrate(check: bool, after: bool, restored: bool) -> None:
     """Bring the database's schema up to this release."""
-    _run(functools.partial(_migrate, check=check, restored=restored))
+    _run(functools.partial(_migrate, check=check, after=after, restored=restored))
 
 
 @clockhand.command()
@@ -72,7 +73,7 @@ def crds() -> None:
     click.echo(crd.text(), nl=False)
 
 
-async def _migrate(settings: config.Settings, *, check: bool, restored: bool) -> None:
+async def _migrate(settings: config.Settings, *, check: bool, after: bool, restored: bool) -> None:
     from clockhand.store import database, installation, migrations, partitions
 
     db = database.Database(settings.database_url, size=2, name="migrate", options=settings.database_session_options)
@@ -82,7 +83,7 @@ async def _migrate(settings: config.Settings, *, check: bool, restored: bool) ->
             await migrations.check(db)
             click.echo("the schema fits this release")
             return
-        for name in await migrations.apply(db):
+        for name in await migrations.apply(db, after=after):
             click.echo(f"applied {name}")
         async with db.transaction() as connection:
             now = await database.now(connection)

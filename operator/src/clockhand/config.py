@@ -67,7 +67,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     if "database_url" not in values:
         mistakes.append(f"{variable('database_url')}: missing; give a libpq URI such as postgresql://host/clockhand")
     if ("runs_tls_cert" in values) != ("runs_tls_key" in values):
-        mistakes.append(f"{variable('runs_tls_cert')}: needs {variable('runs_tls_key')} beside it, and the other way round")
+        mistakes.append(
+            f"{variable('runs_tls_cert')}: needs {variable('runs_tls_key')} beside it, and the other way round"
+        )
     if mistakes:
         raise errors.InvalidInput("", "; ".join(mistakes))
     return Settings(**values)

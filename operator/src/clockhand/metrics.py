@@ -23,7 +23,6 @@ HISTORY_CONFLICTS = Counter("clockhand_history_conflicts_total", "Ended runs tha
 LOOP_ERRORS = Counter("clockhand_loop_errors_total", "Loop steps that failed and will be tried again", ("loop",))
 PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server accepted")
 PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
-CLOCK_PAUSED = Gauge("clockhand_clock_paused", "1 while firing is paused since the database clock stepped")
 RUNS_REQUESTS = Counter("clockhand_runs_api_requests_total", "Calls of the runs API", ("method", "code"))
 RUNS_WATCHES = Gauge("clockhand_runs_api_watches", "Watches of runs that are open")
 RUNS_WATCHES_CUT = Counter(

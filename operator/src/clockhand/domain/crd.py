@@ -75,8 +75,7 @@ def _version() -> Schema:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": text}
-            for name, kind, path, text in _COLUMNS
+            {"name": name, "type": kind, "jsonPath": path, "description": text} for name, kind, path, text in _COLUMNS
         ],
         "schema": {"openAPIV3Schema": _root()},
     }

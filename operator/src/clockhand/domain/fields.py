@@ -112,9 +112,7 @@ class Field:
         return f"is not supported by this release yet: {self.later}"
 
 
-def _string(
-    path: str, text: str, *, high: int, later: str | None = None, default: str | None = None
-) -> Field:
+def _string(path: str, text: str, *, high: int, later: str | None = None, default: str | None = None) -> Field:
     return Field(path=path, kind=Kind.STRING, text=text, low=1, high=high, later=later, default=default)
 
 
@@ -162,9 +160,7 @@ _WHEN = (
         default=Overlap.FIRST,
         later="leave it at First",
     ),
-    _string(
-        "startAt", "No slot before this instant.", high=64, later="apply the object when it should start"
-    ),
+    _string("startAt", "No slot before this instant.", high=64, later="apply the object when it should start"),
     _string("endAt", "No slot after this instant.", high=64, later="suspend or delete the object at its end"),
     Field(
         path="jitterSeconds",
@@ -201,7 +197,7 @@ _HOW = (
     ),
     _integer(
         "queueLimit",
-        "With Queue, slots beyond this many waiting are skipped.",
+        "Slots are skipped where this many runs of the job wait already, by Queue or by maxConcurrentRuns.",
         low=1,
         high=10_000,
         default=100,
@@ -222,13 +218,9 @@ _HOW = (
         default=OnDelete.FINISH,
     ),
     _object("retry", "What happens after an attempt that did not succeed."),
-    _integer(
-        "retry.maxAttempts", "Attempts that may fail before the run is dead.", low=1, high=100, default=3
-    ),
+    _integer("retry.maxAttempts", "Attempts that may fail before the run is dead.", low=1, high=100, default=3),
     _object("retry.backoff", "The wait before the next attempt."),
-    _integer(
-        "retry.backoff.initialSeconds", "The wait after the first failure.", low=0, high=_DAY, default=10
-    ),
+    _integer("retry.backoff.initialSeconds", "The wait after the first failure.", low=0, high=_DAY, default=10),
     Field(
         path="retry.backoff.factor",
         kind=Kind.NUMBER,
@@ -281,7 +273,7 @@ _HOW = (
     _integer("attemptTimeoutSeconds", "An attempt is stopped after this time.", low=1, high=_YEAR),
     _integer(
         "runTimeoutSeconds",
-        "A run is dead this long after its slot, all attempts included.",
+        "A run is dead this long after it was made, all attempts included.",
         low=1,
         high=_YEAR,
     ),
@@ -318,9 +310,7 @@ _WHAT = (
         default=MappingProxyType({}),
     ),
     _object("podRetention", "How long finished pods are kept; the history of runs does not depend on them."),
-    _integer(
-        "podRetention.succeededSeconds", "Time to keep a pod that succeeded.", low=0, high=_MONTH, default=60
-    ),
+    _integer("podRetention.succeededSeconds", "Time to keep a pod that succeeded.", low=0, high=_MONTH, default=60),
     _integer("podRetention.failedCount", "How many failed pods to keep.", low=0, high=100, default=3),
     Field(path="template", kind=Kind.OBJECT, text="The pod of each attempt, as in a PodTemplateSpec."),
     Field(path="template.metadata", kind=Kind.OBJECT, text="Labels and annotations of the pod."),

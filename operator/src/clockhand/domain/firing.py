@@ -47,9 +47,7 @@ class Firing:
     """Every live run is to be cancelled or stopped first."""
 
 
-def fire(
-    job: spec.JobSpec, *, next_slot_at: datetime, live: Sequence[admission.LiveRun], now: datetime
-) -> Firing:
+def fire(job: spec.JobSpec, *, next_slot_at: datetime, live: Sequence[admission.LiveRun], now: datetime) -> Firing:
     """Decides over every slot of `job` from `next_slot_at`, the oldest due one, up to `now`.
 
     `live` are the job's live runs. Raises InvalidInput where the schedule cannot be evaluated.
@@ -132,9 +130,7 @@ def _placed(
     return *_waiting(job, chosen, live), False
 
 
-def _replacing(
-    chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
-) -> tuple[list[Slot], list[Skip], bool]:
+def _replacing(chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]) -> tuple[list[Slot], list[Skip], bool]:
     superseded = _summary(chosen[:-1], states.SkipReason.CATCH_UP)
     # a Queued one may be claimed at this moment: only rows that hold no place are certain to be gone at once
     if any(run.state in states.HOLDS_PLACE for run in live):

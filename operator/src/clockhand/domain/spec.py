@@ -142,9 +142,7 @@ def check_payload(payload: object) -> None:
     """Refuse a payload that is too large to store; what is in it was checked where it was read."""
     size = len(msgspec.json.encode(payload))
     if size > MAX_PAYLOAD_BYTES:
-        sentence = (
-            f"is {size} bytes as compact JSON, more than {MAX_PAYLOAD_BYTES}: pass a reference to the data"
-        )
+        sentence = f"is {size} bytes as compact JSON, more than {MAX_PAYLOAD_BYTES}: pass a reference to the data"
         raise errors.InvalidInput("spec.payload", sentence)
 
 

@@ -117,8 +117,8 @@ class Replica:
             await changes.number_pending(self._db)
 
     async def _shards_step(self) -> float:
+        self._beat_at = time.monotonic()  # a database that is away is no reason to restart this process
         gained = await self.held.run_once()
-        self._beat_at = time.monotonic()
         if gained:
             log.info("shards_gained", count=len(gained))
             self._synced.clear()

@@ -90,6 +90,7 @@ async def retry(connection: database.Connection, *, owner: str, run_id: uuid.UUI
 
     Raises NotFound without such a run, Conflict for any other state.
     """
+    await requests.lock_job_of_run(connection, owner=owner, run_id=run_id)
     found = await requests.lock_live(connection, owner=owner, run_id=run_id)
     if found is not None:
         if found.state != states.RunState.RETRYING:

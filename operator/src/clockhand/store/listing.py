@@ -20,6 +20,7 @@ from clockhand.store import database
 SKIPPED = "Skipped"
 SCAN_ROWS = 5_000
 TOP = names.lowest(datetime(9999, 12, 31, tzinfo=UTC))
+_FEW_JOBS = 100
 _SECOND = timedelta(seconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
 _OVER = frozenset(str(state) for state in states.OVER)
@@ -98,8 +99,11 @@ async def hold_still(connection: database.Connection) -> None:
     await connection.execute(_STABLE)
 
 
-async def job_ids(connection: database.Connection, *, owner: str, name: str) -> Sequence[uuid.UUID]:
-    """The jobs that have or had this name, as far as their rows are kept."""
+async def job_ids(connection: database.Connection, *, owner: str | None, name: str) -> Sequence[uuid.UUID]:
+    """The jobs that have or had this name, as far as their rows are kept; none where they are too many to go through."""
+    if owner is None:
+        rows = await database.fetch(connection, "listing.job_ids_anywhere", {"name": name})
+        return [row.job_id for row in rows] if len(rows) <= _FEW_JOBS else []
     rows = await database.fetch(connection, "listing.job_ids", {"owner": owner, "name": name})
     return [row.job_id for row in rows]
 

@@ -35,6 +35,5 @@ def _parse(stem: str, text: str) -> dict[str, LiteralString]:
     headers = list(_HEADER.finditer(text))
     ends = [header.start() for header in headers[1:]] + [len(text)]
     return {
-        f"{stem}.{header['name']}": text[header.end() : end].strip()
-        for header, end in zip(headers, ends, strict=True)
+        f"{stem}.{header['name']}": text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)
     }

@@ -55,6 +55,11 @@ async def name_taken(connection: database.Connection, *, owner: str, name: str) 
     return bool(row and row.taken)
 
 
+async def lock_job_of_run(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> None:
+    """Locks the job that the run belongs to, for a caller that will lock the run and then admit the job's runs."""
+    await database.fetch(connection, "requests.lock_job_of_run", _named(owner, run_id))
+
+
 async def lock_live(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> Any | None:
     """Row (run_id, job_id, state) of a live run, locked; None where it is not live."""
     return await database.fetch_one(connection, "requests.lock_live", {"owner": owner, "run_id": run_id})

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from clockhand.api.runs import selection, status
-from clockhand.domain import ids
+from clockhand.domain import ids, names
 from clockhand.store import changes, database, listing
 
 MOST = 5_000
@@ -100,7 +100,7 @@ class _Walk:
 
     async def collect(self, cursor: Cursor, wanted: int) -> tuple[list[listing.Run], Cursor | None]:
         """`wanted` runs at most, and the cursor behind them (None: that was all)."""
-        if self._sift.owner and self._sift.job:
+        if self._sift.job:
             self._jobs = await listing.job_ids(self._connection, owner=self._sift.owner, name=self._sift.job)
         runs: list[listing.Run] = []
         at: Cursor | None = cursor
@@ -144,6 +144,9 @@ class _Walk:
 
     def _span(self, at: Cursor) -> listing.Span:
         asof = _instant(at.asof_ms)
+        slot = names.parse(self._chosen.name or "")
+        if slot is not None:
+            return listing.Span(slot.instant, slot.instant + timedelta(milliseconds=999), asof)
         if self._chosen.day is not None:
             return listing.Span(*selection.span_of_day(self._chosen.day), asof)
         bounded = self._chosen.is_bounded and at.source >= _HISTORY

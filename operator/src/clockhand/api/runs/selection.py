@@ -53,7 +53,8 @@ class Selection:
     @property
     def is_bounded(self) -> bool:
         """Whether the list keeps to the last day: nothing in the selectors says how much is wanted."""
-        return self.name is None and self.job is None and self.day is None and self.states == ALL_STATES
+        is_found_by_name = self.name is not None and self.namespace is not None
+        return not is_found_by_name and self.job is None and self.day is None and self.states == ALL_STATES
 
     @property
     def by_state(self) -> bool:

@@ -1,14 +1,16 @@
 """Applies the numbered SQL files of this folder, one transaction each, one process at a time.
 
-A file is named `NNNN_<before|after>_<what>.sql`. *before* files may run while the previous release is live, *after* files
-only once it is gone. Applied files are recorded with their checksum, so that an edited file is noticed, and a newer
-database than this release is refused by name instead of by a strange error later.
+A file is named `NNNN_<before|after>_<what>.sql`. *before* files may run while the previous release is live, and that
+release goes on working with them; *after* files come once it is gone. Applied files are recorded with their checksum, so
+that an edited file is noticed, and a database that a newer release has left for good is refused by name instead of by a
+strange error later.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import itertools
 import re
 from collections.abc import Sequence
 from typing import LiteralString
@@ -54,14 +56,21 @@ def known() -> Sequence[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-async def apply(db: database.Database) -> Sequence[str]:
-    """Applies what is missing; returns the names applied. Safe to run from several processes at once."""
+async def apply(db: database.Database, *, after: bool = False) -> Sequence[str]:
+    """Applies what is missing, with `after` also what ends the previous release; returns the names applied.
+
+    Safe to run from several processes at once: one works, the others wait and find nothing left.
+    """
     applied: list[str] = []
     while True:
         async with db.transaction() as connection:
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await connection.execute("SET LOCAL lock_timeout = 0")
             await connection.execute(_LOCK)
+            await connection.execute("SET LOCAL lock_timeout = '5s'")
             await connection.execute(_LEDGER)
-            pending = _pending(await _recorded(connection))
+            missing = _missing(await _recorded(connection))
+            pending = missing if after else _first_phase(missing)
             if not pending:
                 return applied
             await connection.execute(pending[0].sql)
@@ -73,12 +82,15 @@ async def apply(db: database.Database) -> Sequence[str]:
 
 
 async def check(db: database.Database) -> None:
-    """Raises SchemaMismatch unless the database has exactly what this release needs."""
+    """Raises SchemaMismatch unless this release can work on the database.
+
+    It needs its own *before* files, and may meet those of the next release, which are made for it to go on.
+    """
     async with db.transaction() as connection:
         cursor = await connection.execute("SELECT to_regclass('schema_migrations') IS NOT NULL AS there")
         row = await cursor.fetchone()
         recorded = await _recorded(connection) if row and row.there else {}
-    pending = _pending(recorded)
+    pending = _first_phase(_missing(recorded))
     if pending:
         raise errors.SchemaMismatch(f"the database lacks {pending[0].name}: run `clockhand migrate`")
 
@@ -88,12 +100,17 @@ async def _recorded(connection: database.Connection) -> dict[int, tuple[str, str
     return {row.number: (row.name, row.checksum) for row in await cursor.fetchall()}
 
 
-def _pending(recorded: dict[int, tuple[str, str]]) -> Sequence[Migration]:
+def _first_phase(missing: Sequence[Migration]) -> Sequence[Migration]:
+    """Those that may be applied while the previous release is live: up to the first that ends it."""
+    return list(itertools.takewhile(lambda migration: migration.phase == "before", missing))
+
+
+def _missing(recorded: dict[int, tuple[str, str]]) -> Sequence[Migration]:
     mine = {migration.number: migration for migration in known()}
-    newer = sorted(set(recorded) - set(mine))
-    if newer:
-        raise errors.SchemaMismatch(f"the database is newer than this release: it has {recorded[newer[0]][0]}")
-    for number, (name, checksum) in recorded.items():
-        if mine[number].checksum != checksum:
+    for number, (name, checksum) in sorted(recorded.items()):
+        if number not in mine:
+            if "_after_" in name:
+                raise errors.SchemaMismatch(f"the database is newer than this release: it has {name}")
+        elif mine[number].checksum != checksum:
             raise errors.SchemaMismatch(f"{name} was applied with other content than this release has")
     return [migration for number, migration in sorted(mine.items()) if number not in recorded]

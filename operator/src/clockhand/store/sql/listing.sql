@@ -169,6 +169,10 @@ WHERE skip_id = %(skip_id)s AND last_at >= %(from_at)s AND last_at < %(to_at)s A
 -- name: job_ids
 SELECT job_id FROM jobs WHERE owner = %(owner)s AND name = %(name)s;
 
+-- name: job_ids_anywhere
+-- A few at most: a name that many namespaces use is found quickly by walking through time.
+SELECT job_id FROM jobs WHERE owner >= 'k8s/' AND owner < 'k8s0' AND name = %(name)s LIMIT 101;
+
 -- name: named
 -- Runs that somebody asked for, by the name they gave or got.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,

@@ -22,6 +22,16 @@ RETURNING run_id;
 SELECT EXISTS (SELECT FROM live_runs WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot')
     OR EXISTS (SELECT FROM run_history WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot') AS taken;
 
+-- name: lock_job_of_run
+-- The job comes before its runs in the order of locks; firing and the mirror keep to it as well.
+SELECT job_id FROM jobs
+WHERE job_id = (SELECT job_id FROM live_runs WHERE run_id = %(run_id)s AND owner = %(owner)s
+                UNION ALL
+                SELECT job_id FROM run_history
+                WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s AND owner = %(owner)s
+                LIMIT 1)
+FOR UPDATE;
+
 -- name: lock_live
 SELECT run_id, job_id, state::text AS state
 FROM live_runs WHERE run_id = %(run_id)s AND owner = %(owner)s
