@@ -17,7 +17,7 @@ from clockhand.domain import firing, ids, spec, states
 from clockhand.domain.spec import ConcurrencyPolicy as Concurrency
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import database
+from clockhand.store import database, runs
 from clockhand.store import firing as rows
 
 EVERYWHERE = range(ids.SHARDS)
@@ -109,6 +109,17 @@ async def test_a_missed_hour_is_one_run_and_one_row_of_skips(db: database.Databa
     await fire_all(db)
     assert await counts(db) == {"Queued": 1}
     assert await skips(db) == [("CatchUp", 60)]
+
+
+async def test_a_slot_of_months_ago_has_a_week_to_end_in(db: database.Database, minute: datetime) -> None:
+    new_year = datetime(minute.year, 1, 1, tzinfo=minute.tzinfo)
+    async with db.transaction() as connection:
+        await jobs.make_job(connection, jobs.plan(jobs.NEVER), next_slot_at=new_year)
+    await fire_all(db)
+    async with db.transaction() as connection:
+        run_id = await jobs.one(connection, "SELECT run_id FROM live_runs WHERE scheduled_at = %s", new_year)
+        await runs.cancel_waiting(connection, run_ids=[run_id], reason="why", now=minute)
+        assert await jobs.state_of(connection, run_id) == (S.CANCELLED,)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ async def make_run(
 async def make_partitions(connection: database.Connection) -> None:
     """The weeks around now."""
     now = await database.now(connection)
-    await partitions.ensure_window(connection, now=now, retention_days=14)
+    await partitions.ensure(connection, oldest=now - timedelta(days=1), newest=now + timedelta(days=1))
 
 
 async def hold_all(connection: database.Connection, replica: str = "one") -> runs.Holder:
