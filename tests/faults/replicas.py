@@ -98,7 +98,8 @@ class Replica:
     def crashes(self) -> list[str]:
         """Lines of its log that speak of a mistake in the code, with the trace."""
         lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if _is_crash(line)]
+        found = [number for number, line in enumerate(lines) if _is_crash(line)]
+        return ["\n".join(lines[number : number + 30]) for number in found]
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
