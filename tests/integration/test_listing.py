@@ -154,6 +154,11 @@ async def test_every_listed_run_is_found_by_its_name(db: database.Database, worl
             assert await listing.by_name(connection, owner="k8s/elsewhere", name=run.name) is None
 
 
+async def test_a_slot_is_found_by_name_in_all_namespaces(db: database.Database, world: World) -> None:
+    [old] = [run for run in await everything(db, fields="spec.job=blue") if run.run_id == world.runs["blue-old"]]
+    assert await everything(db, fields=f"metadata.name={old.name}") == [old]
+
+
 async def test_a_slot_is_found_by_name_when_its_job_is_gone(db: database.Database, world: World) -> None:
     async with db.transaction() as connection:
         runs = await listing.by_ids(connection, [world.runs["blue-1"], world.runs["blue-old"]])
