@@ -90,7 +90,10 @@ async def retry(connection: database.Connection, *, owner: str, run_id: uuid.UUI
 
     Raises NotFound without such a run, Conflict for any other state.
     """
-    await requests.lock_job_of_run(connection, owner=owner, run_id=run_id)
+    if not await requests.lock_job_of_run(connection, owner=owner, run_id=run_id):
+        if await requests.ended(connection, owner=owner, run_id=run_id) is None:
+            raise errors.NotFound("no such run")
+        raise errors.Conflict("the run's job is gone, and with it what would have to run")
     found = await requests.lock_live(connection, owner=owner, run_id=run_id)
     if found is not None:
         if found.state != states.RunState.RETRYING:

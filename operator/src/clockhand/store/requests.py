@@ -55,9 +55,12 @@ async def name_taken(connection: database.Connection, *, owner: str, name: str) 
     return bool(row and row.taken)
 
 
-async def lock_job_of_run(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> None:
-    """Locks the job that the run belongs to, for a caller that will lock the run and then admit the job's runs."""
-    await database.fetch(connection, "requests.lock_job_of_run", _named(owner, run_id))
+async def lock_job_of_run(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> bool:
+    """Locks the job that the run belongs to, for a caller that will lock the run and then admit the job's runs.
+
+    False where there is no such run, or its job is gone for good.
+    """
+    return bool(await database.fetch(connection, "requests.lock_job_of_run", _named(owner, run_id)))
 
 
 async def lock_live(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> Any | None:
