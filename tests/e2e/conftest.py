@@ -41,6 +41,10 @@ def installation() -> Iterator[installations.Installation]:
     if not kubeconfig.is_file():
         pytest.fail(f"there is no {kubeconfig}: set KUBECONFIG, or let `make cluster-up` bring up a cluster")
     manifests = installations.Manifests(kubeconfig)
+    if manifests.exists:
+        if kubeconfig != kind_cluster.kubeconfig():
+            pytest.fail(f"Clockhand is installed there already, and the suite would replace it: {kubeconfig}")
+        manifests.remove()
     manifests.install()
     yield manifests
 

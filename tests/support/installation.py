@@ -64,17 +64,22 @@ class Manifests:
         self._own = self.kubectl.within(OWN)
         self._url = ""
 
+    @property
+    def exists(self) -> bool:
+        """Whether somebody has installed Clockhand here."""
+        return self.kubectl.find("namespace", OWN) is not None
+
+    def remove(self) -> None:
+        """With its database: whatever was installed may be of another build."""
+        self.kubectl.run("delete", "apiservice", API_SERVICE, "--ignore-not-found")
+        self.kubectl.run("delete", "namespace", OWN, "--timeout=240s", seconds=250)
+
     def install(self) -> None:
-        before = self._own.find("deployment", "clockhand-operator") is not None
-        if before:
-            self._own.run("delete", "job", "clockhand-migrate", "--ignore-not-found")
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
         self.kubectl.run("wait", "--for=condition=Established", "crd/scheduledjobs.clockhand.dev")
         self.kubectl.run("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
         self.kubectl.run("apply", "-k", str(ROOT / "deploy" / "demo-postgres"))
         self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
-        if before:  # the image may have changed under the same tag
-            self._own.run("rollout", "restart", "deployment/clockhand-operator", "deployment/clockhand-runs")
         self._wait_until_it_stands()
         self._url = self._own.get("secret", "clockhand-database")["data"]["url"]
 
@@ -106,7 +111,10 @@ class Manifests:
     def _wait_until_it_stands(self) -> None:
         job = self._own.find("job", "clockhand-migrate")
         if job:
-            self._own.run("wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=300s", seconds=310)
+            done = self._own.call(
+                "wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=240s", seconds=250
+            )
+            assert done.code == 0, f"{done}\n{self._own.call('logs', 'job/clockhand-migrate', '--tail=30')}"
         for name in ("clockhand-operator", "clockhand-runs"):
             self._rolled_out(name)
         wait_until_served(self.kubectl)

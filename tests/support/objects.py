@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+OUTCOME = "test.clockhand.dev/outcome"
 NEVER = "0 0 1 1 *"
 EVERY_MINUTE = "* * * * *"
 
@@ -20,7 +21,7 @@ def image() -> str:
 
 def template(script: str, *, outcome: str = "succeed", duration: str | None = None) -> Object:
     """A pod that runs `script`; on fake nodes it does what `outcome` says, after `duration`."""
-    annotations = {"test.clockhand.dev/outcome": outcome}
+    annotations = {OUTCOME: outcome}
     if duration:
         annotations["test.clockhand.dev/duration"] = duration
     container = {
@@ -38,9 +39,9 @@ def succeeding() -> Object:
     return template("echo done as $CLOCKHAND_RUN_NAME")
 
 
-def lasting(seconds: int) -> Object:
-    """A pod that succeeds after so long."""
-    return template(f"sleep {seconds} & wait $!", duration=f"{seconds}s")
+def until_told() -> Object:
+    """A pod that runs until `runs.let_finish`, and then succeeds."""
+    return template("until [ -e /tmp/done ]; do sleep 1; done", outcome="hang")
 
 
 def failing(code: int) -> Object:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.support import objects, runs
-from tests.support.kubectl import Kubectl, wait_for
+from tests.support.installation import Installation
+from tests.support.kubectl import Kubectl, bundle, wait_for
 
 MINUTE = timedelta(minutes=1)
 TWO_MINUTES = 150.0
@@ -67,19 +68,23 @@ def test_a_resume_brings_no_burst(fleet: Kubectl, changed: datetime) -> None:
 
 
 @pytest.mark.parametrize("policy", [{}, {"onDelete": "Finish"}], ids=["default", "Finish"])
-def test_deleting_a_job_lets_its_live_run_finish(here: Kubectl, policy: dict[str, Any]) -> None:
+def test_deleting_a_job_lets_its_live_run_finish(
+    here: Kubectl, installation: Installation, policy: dict[str, Any]
+) -> None:
     job = f"leaves-{'said' if policy else 'default'}"
-    here.apply(objects.job(job, objects.lasting(15), podRetention={"succeededSeconds": 600}, **policy))
+    here.apply(objects.job(job, objects.until_told(), podRetention={"succeededSeconds": 600}, **policy))
     runs.start(here, job, f"{job}-now")
     runs.wait_state(here, f"{job}-now", "Running")
     here.run("delete", "sjob", job)
+    wait_for("the deletion to be seen", lambda: not accepts_runs(here, job))
+    runs.let_finish(here, job, has_kubelet=installation.has_kubelet)
     runs.wait_state(here, f"{job}-now", "Succeeded")
     (pod,) = runs.pods_of(here, job)
     assert pod["status"]["phase"] == "Succeeded"
 
 
 def test_deleting_a_job_with_on_delete_cancel_stops_its_live_run(here: Kubectl) -> None:
-    here.apply(objects.job("cancels", objects.lasting(600), onDelete="Cancel"))
+    here.apply(objects.job("cancels", objects.until_told(), onDelete="Cancel"))
     runs.start(here, "cancels", "cancels-now")
     runs.wait_state(here, "cancels-now", "Running")
     here.run("delete", "sjob", "cancels")
@@ -88,8 +93,8 @@ def test_deleting_a_job_with_on_delete_cancel_stops_its_live_run(here: Kubectl) 
     assert runs.pods_of(here, "cancels") == []
 
 
-def test_a_deleted_job_fires_no_more_and_its_waiting_run_is_cancelled(here: Kubectl) -> None:
-    here.apply(objects.job("queues", objects.lasting(20), concurrencyPolicy="Queue"))
+def test_deleting_a_job_cancels_its_waiting_run(here: Kubectl, installation: Installation) -> None:
+    here.apply(objects.job("queues", objects.until_told(), concurrencyPolicy="Queue"))
     runs.start(here, "queues", "queues-first")
     runs.start(here, "queues", "queues-second")
     runs.wait_state(here, "queues-first", "Running")
@@ -97,7 +102,16 @@ def test_a_deleted_job_fires_no_more_and_its_waiting_run_is_cancelled(here: Kube
     here.run("delete", "sjob", "queues")
     run = runs.wait_state(here, "queues-second", "Cancelled")
     assert runs.reason(run) == "JobDeleted"
+    # the mirror has seen the deletion, and the live run goes on
+    assert runs.state(here.get("run", "queues-first")) == "Running"
+    runs.let_finish(here, "queues", has_kubelet=installation.has_kubelet)
     runs.wait_state(here, "queues-first", "Succeeded")
+
+
+def accepts_runs(kubectl: Kubectl, job: str) -> bool:
+    """Whether a manual run of the job would be made; asked by a dry run."""
+    body = bundle([runs.manual(f"{job}-late", job)])
+    return kubectl.call("create", "--dry-run=server", "-f", "-", stdin=body).code == 0
 
 
 def wait_ready(kubectl: Kubectl, job: str) -> None:

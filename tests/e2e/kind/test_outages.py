@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support import runs
@@ -12,44 +12,41 @@ from tests.support.installation import Installation
 from tests.support.kubectl import Kubectl, wait_for
 
 pytestmark = pytest.mark.outage
-MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture(scope="module")
-def without_postgres(installation: Installation) -> Iterator[datetime]:
-    """Since when it is down."""
-    since = datetime.now(UTC)
-    installation.stop_postgres()
-    yield since
-    installation.start_postgres()
-
-
-@pytest.fixture(scope="module")
-def with_a_wrong_password(installation: Installation) -> Iterator[None]:
+@contextlib.contextmanager
+def wrong_password(installation: Installation) -> Iterator[None]:
     installation.give_runs_api_a_wrong_password()
-    yield
-    installation.give_runs_api_its_password()
+    try:
+        yield
+    finally:
+        installation.give_runs_api_its_password()
 
 
-@pytest.mark.usefixtures("with_a_wrong_password")
-def test_a_namespace_goes_after_an_install_with_a_wrong_password(admin: Kubectl) -> None:
-    assert_a_namespace_can_be_deleted(admin)
-    assert "ServiceUnavailable" in admin.refusal("get", "runs")
+@contextlib.contextmanager
+def postgres_down(installation: Installation) -> Iterator[None]:
+    installation.stop_postgres()
+    try:
+        yield
+    finally:
+        installation.start_postgres()
 
 
-def test_runs_are_served_once_the_password_is_right(fleet: Kubectl, installation: Installation) -> None:
+def test_a_namespace_goes_after_an_install_with_a_wrong_password(
+    admin: Kubectl, fleet: Kubectl, installation: Installation
+) -> None:
+    with wrong_password(installation):
+        assert_a_namespace_can_be_deleted(admin)
+        assert "ServiceUnavailable" in admin.refusal("get", "runs")
     wait_for("runs to be served", lambda: runs.of_job(fleet, "minutely"))
 
 
-@pytest.mark.usefixtures("without_postgres")
-def test_a_namespace_goes_while_postgres_is_down(admin: Kubectl) -> None:
-    assert_a_namespace_can_be_deleted(admin)
-
-
-@pytest.mark.usefixtures("without_postgres")
-def test_data_requests_answer_503_while_postgres_is_down(admin: Kubectl) -> None:
-    assert "ServiceUnavailable" in admin.refusal("get", "runs")
-    assert "runs" in admin.run("api-resources", "--api-group=runs.clockhand.dev").out
+def test_a_namespace_goes_while_postgres_is_down(admin: Kubectl, fleet: Kubectl, installation: Installation) -> None:
+    with postgres_down(installation):
+        assert_a_namespace_can_be_deleted(admin)
+        assert "ServiceUnavailable" in admin.refusal("get", "runs")
+        assert "runs" in admin.run("api-resources", "--api-group=runs.clockhand.dev").out
+    wait_for("runs to be served", lambda: runs.of_job(fleet, "minutely"))
 
 
 def assert_a_namespace_can_be_deleted(admin: Kubectl) -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from tests.support import objects, runs
+from tests.support.installation import Installation
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
 COLUMNS = ["NAME", "JOB", "STATE", "ATTEMPT", "SCHEDULED", "LATENESS", "DURATION", "AGE"]
@@ -94,24 +95,26 @@ def test_runs_of_all_namespaces_are_listed(here: Kubectl, plain: str) -> None:
     assert f"{here.namespace} " in here.run("get", "runs", "--all-namespaces").out
 
 
-def test_watch_shows_a_run_from_its_start_to_its_end(here: Kubectl) -> None:
-    here.apply(objects.job("watched", objects.lasting(3)))
+def test_watch_shows_a_run_from_its_start_to_its_end(here: Kubectl, installation: Installation) -> None:
+    here.apply(objects.job("watched", objects.until_told()))
     with here.follow("get", "runs", "--watch", "--field-selector=spec.job=watched") as shown:
         runs.start(here, "watched", "watched-now")
+        shown.until(lambda line: line.startswith("watched-now ") and " Running " in line)
+        runs.let_finish(here, "watched", has_kubelet=installation.has_kubelet)
         lines = shown.until(lambda line: line.startswith("watched-now ") and " Succeeded " in line)
     states = [line.split()[2] for line in lines if line.startswith("watched-now ")]
     order = ["Queued", "Claimed", "Running", "Succeeded"]
     assert states == sorted(states, key=order.index)
-    assert "Running" in states
 
 
-def test_a_watch_by_state_tells_of_a_run_that_leaves(here: Kubectl) -> None:
-    here.apply(objects.job("leaver", objects.lasting(8)))
+def test_a_watch_by_state_tells_of_a_run_that_leaves(here: Kubectl, installation: Installation) -> None:
+    here.apply(objects.job("leaver", objects.until_told()))
     arguments = ("get", "runs", "--watch", "--output-watch-events", "--field-selector=status.state=Running")
     with here.follow(*arguments) as shown:
         runs.start(here, "leaver", "leaver-now")
-        lines = shown.until(lambda line: line.startswith("DELETED") and "leaver-now" in line)
-    assert any(re.match(r"(ADDED|MODIFIED) +leaver-now ", line) for line in lines)
+        shown.until(lambda line: re.match(r"(ADDED|MODIFIED) +leaver-now ", line) is not None)
+        runs.let_finish(here, "leaver", has_kubelet=installation.has_kubelet)
+        shown.until(lambda line: line.startswith("DELETED") and "leaver-now" in line)
 
 
 def test_describe_shows_spec_and_status(here: Kubectl, plain: str) -> None:
@@ -137,7 +140,7 @@ def test_api_resources_offers_runs(here: Kubectl) -> None:
 
 
 def test_deleting_a_live_run_cancels_it_and_returns_at_once(here: Kubectl) -> None:
-    here.apply(objects.job("stops", objects.lasting(600)))
+    here.apply(objects.job("stops", objects.until_told()))
     runs.start(here, "stops", "stops-now")
     runs.wait_state(here, "stops-now", "Running")
     answer = here.run("delete", "run", "stops-now")
