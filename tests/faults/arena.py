@@ -216,9 +216,10 @@ class Stage(abc.ABC):
         return {row.job_id: by_name[row.name] for row in found} if len(found) == len(plans) else {}
 
     def deal(self, fleet: Fleet, names: Sequence[str]) -> None:
-        """Gives each of these replicas the same number of jobs, in shards that it holds now."""
+        """Gives each of these replicas jobs of each kind, in shards that it holds now."""
         held: dict[str, int] = dict(self.query(_ONE_SHARD, list(names)))
-        self._place(fleet.ids, [held[names[number % len(names)]] for number in range(len(fleet.ids))])
+        jobs = sorted(fleet.ids, key=lambda job_id: fleet.plans[job_id].name)
+        self._place(jobs, [held[names[number % len(names)]] for number in range(len(jobs))])
 
     def _spread(self, job_ids: Sequence[uuid.UUID]) -> None:
         step = ids.SHARDS / len(job_ids)

@@ -156,10 +156,11 @@ def volley(shots: Sequence[Shot]) -> Fault:
         return all(hits)
 
     points = ", ".join(f"{shot.action} at {shot.point}" for shot in shots)
-    good = [Plan(f"good-{n}") for n in range(len(shots))]
     flaky = [Plan(f"flaky-{n}", "exit:1,succeed") for n in range(len(shots))]
-    doomed = [Plan(f"doomed-{n}", "exit:3", attempts=2) for n in range(len(shots))]
-    return Fault("volley", points, strike, [*good, *flaky, *doomed])
+    other = [Plan(f"good-{n}") for n in range(len(shots))]
+    if any(shot.point.startswith("death") for shot in shots):
+        other = [Plan(f"doomed-{n}", "exit:3", attempts=2) for n in range(len(shots))]
+    return Fault("volley", points, strike, [*flaky, *other])
 
 
 def _wait_shot(victim: Replica) -> bool:
