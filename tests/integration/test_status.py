@@ -43,11 +43,14 @@ async def dirty(
     shards: Sequence[int] = SHARDS,
     *,
     written_before: datetime = NOW,
+    settled: datetime = NOW + timedelta(days=36_500),
     batch: int = 10,
     usual: int = 10,
 ) -> Sequence[rows.Dirty]:
     async with db.transaction() as connection:
-        return await rows.dirty(connection, shards, written_before=written_before, batch=batch, usual=usual)
+        return await rows.dirty(
+            connection, shards, written_before=written_before, settled=settled, batch=batch, usual=usual
+        )
 
 
 async def write(db: database.Database, one: rows.Dirty, *, patched: bool = True) -> None:
@@ -77,6 +80,14 @@ async def test_news_waits_for_the_pause_unless_urgent(db: database.Database) -> 
     before = NOW - timedelta(seconds=30)
     assert [one.job_id for one in await dirty(db, written_before=before)] == [urgent, old, never]
     assert [one.job_id for one in await dirty(db, written_before=before, usual=0)] == [urgent]
+
+
+async def test_news_settles_before_it_is_written_unless_urgent(db: database.Database) -> None:
+    old = await add(db, dirty_at=NOW - timedelta(seconds=3))
+    await add(db, dirty_at=NOW - timedelta(seconds=2))
+    urgent = await add(db, dirty_at=NOW, urgent=True)
+    settled = NOW - timedelta(seconds=3)
+    assert [one.job_id for one in await dirty(db, settled=settled)] == [urgent, old]
 
 
 async def test_the_oldest_news_first_over_all_shards(db: database.Database) -> None:

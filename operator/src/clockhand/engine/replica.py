@@ -23,8 +23,8 @@ from clockhand.store import changes, database
 
 log = structlog.get_logger(__name__)
 
-_FLUSH_AFTER = 0.05
-_NUMBER_AFTER = 0.05
+_FLUSH_AFTER = 0.1
+_NUMBER_AFTER = 0.1
 _SWEEP_EVERY = 5.0
 _DRAIN_SECONDS = 5.0
 

@@ -26,6 +26,8 @@ from clockhand.store import status as rows
 log = structlog.get_logger(__name__)
 
 PAUSE = timedelta(seconds=30)
+SETTLE = timedelta(seconds=3)
+"""News waits this long: a short run is then shown once, as it ended, and pods come before it at the API server."""
 PER_SECOND = 20.0
 BATCH = 40
 URGENT_BATCH = 100
@@ -77,7 +79,14 @@ class StatusWriter:
         left = self._budget.left()
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            due = await rows.dirty(connection, shards, written_before=now - self._pause, batch=URGENT_BATCH, usual=left)
+            due = await rows.dirty(
+                connection,
+                shards,
+                written_before=now - self._pause,
+                settled=now - min(SETTLE, self._pause),
+                batch=URGENT_BATCH,
+                usual=left,
+            )
         if not due:
             return 0
         gate = asyncio.Semaphore(_PATCHES_AT_ONCE)

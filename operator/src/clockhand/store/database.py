@@ -8,6 +8,9 @@ and comes through as it is, after a transaction that rolled back.
 from __future__ import annotations
 
 import contextlib
+import math
+import time
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, LiteralString
@@ -27,6 +30,7 @@ _SESSION = (
     "-c statement_timeout=10s -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s "
     "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on"
 )
+_FRESH_SECONDS = 1.0
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -56,8 +60,9 @@ class Database:
             reconnect_timeout=5,
             name=name,
             kwargs={"autocommit": False, "row_factory": rows.namedtuple_row},
-            check=psycopg_pool.AsyncConnectionPool.check_connection,
+            check=self._check,
         )
+        self._answered: weakref.WeakKeyDictionary[Connection, float] = weakref.WeakKeyDictionary()
 
     async def open(self) -> None:
         """Starts the pool; does not wait for the database, which may come later."""
@@ -83,6 +88,7 @@ class Database:
                         await connection.rollback()
                     raise
                 await _commit(connection)
+                self._answered[connection] = time.monotonic()
 
     @contextlib.asynccontextmanager
     async def outside_transaction(self) -> AsyncIterator[Connection]:
@@ -95,6 +101,11 @@ class Database:
                 finally:
                     if not connection.broken:
                         await connection.set_autocommit(False)
+
+    async def _check(self, connection: Connection) -> None:
+        """Asking costs as much as a small statement: a connection that answered a moment ago is taken at its word."""
+        if time.monotonic() - self._answered.get(connection, -math.inf) > _FRESH_SECONDS:
+            await psycopg_pool.AsyncConnectionPool.check_connection(connection)
 
 
 async def _commit(connection: Connection) -> None:

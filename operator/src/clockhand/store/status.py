@@ -42,10 +42,25 @@ class Written:
 
 
 async def dirty(
-    connection: database.Connection, shards: Collection[int], *, written_before: datetime, batch: int, usual: int
+    connection: database.Connection,
+    shards: Collection[int],
+    *,
+    written_before: datetime,
+    settled: datetime,
+    batch: int,
+    usual: int,
 ) -> Sequence[Dirty]:
-    """Objects of `shards` to write: up to `batch` urgent ones, then up to `usual` others last written before an instant."""
-    parameters = {"shards": sorted(shards), "written_before": written_before, "batch": batch, "usual": usual}
+    """Objects of `shards` to write: up to `batch` urgent ones, then up to `usual` others.
+
+    Those were last written before one instant, and have been waiting since `settled` or longer.
+    """
+    parameters = {
+        "shards": sorted(shards),
+        "written_before": written_before,
+        "settled": settled,
+        "batch": batch,
+        "usual": usual,
+    }
     return [Dirty(*row) for row in await database.fetch(connection, "status.dirty", parameters)]
 
 

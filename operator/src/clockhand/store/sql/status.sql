@@ -21,6 +21,7 @@ usual AS (
                consecutive_failures, conditions, dirty_at
         FROM job_status
         WHERE job_status.shard = mine.shard AND dirty_at IS NOT NULL AND NOT urgent
+          AND dirty_at <= %(settled)s
           AND (written_at IS NULL OR written_at <= %(written_before)s)
         ORDER BY dirty_at
         LIMIT %(usual)s) AS picked
