@@ -168,8 +168,22 @@ class Stage(abc.ABC):
             yield Fleet(known)
         finally:
             for plan in plans:
-                self.api.call("DELETE", f"{self.jobs_path}/{plan.name}")
-            self.api.call("DELETE", f"{self.pods_path}?gracePeriodSeconds=0")
+                self.delete(f"{self.jobs_path}/{plan.name}")
+            self.delete(f"{self.pods_path}?gracePeriodSeconds=0")
+
+    def delete(self, path: str) -> None:
+        """Deletes what is there; an API server that is slow to answer is asked again."""
+
+        def gone() -> bool:
+            try:
+                self.api.call("DELETE", path)
+            except kubeapi.ApiError as error:
+                return error.status == 404
+            except OSError:
+                return False
+            return True
+
+        wait_for(f"{path} to be deleted", gone)
 
     def make_due(self, fleet: Fleet, *, at: datetime | None = None, manual: bool = True) -> list[Due]:
         """Makes an instant due for each job that has none due, and asks for one manual run; returns what is new.

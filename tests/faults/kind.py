@@ -69,7 +69,7 @@ class KindStage(Stage):
     def __exit__(self, *_: object) -> None:
         self.crew.close()
         self._disconnect()
-        self.api.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        self.delete(f"/api/v1/namespaces/{self.namespace}")
 
     @property
     def _own(self) -> Any:

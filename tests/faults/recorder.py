@@ -62,7 +62,7 @@ class Recorder:
             pod = self._pods.setdefault(thing["metadata"]["uid"], _new(thing))
             if (gone or "deletionTimestamp" in thing["metadata"]) and not pod.over:
                 pod.asked_alive = True
-            pod.phase = thing.get("status", {}).get("phase", pod.phase)
+            pod.phase = _phase(thing.get("status", {})) or pod.phase
             pod.gone = pod.gone or gone
 
     def note_absent(self, namespace: str, there: set[str]) -> None:
@@ -79,6 +79,14 @@ class Recorder:
     def of_namespace(self, namespace: str) -> list[Pod]:
         with self._lock:
             return [pod for pod in self._pods.values() if pod.namespace == namespace]
+
+
+def _phase(status: Mapping[str, Any]) -> str:
+    """As the containers have it: a busy kubelet may say Running of a pod whose containers have ended long ago."""
+    ends = [one.get("state", {}).get("terminated") for one in status.get("containerStatuses", ())]
+    if ends and all(ends):
+        return "Failed" if any(end["exitCode"] for end in ends) else "Succeeded"
+    return str(status.get("phase", ""))
 
 
 def _new(thing: Mapping[str, Any]) -> Pod:

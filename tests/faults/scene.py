@@ -59,7 +59,7 @@ class Scene:
         if self.victim is not None and self.victim.alive():
             self.arena.crew.leave(self.victim)
         for name in self.foreign.values():
-            self.arena.api.call("DELETE", f"{self.arena.pods_path}/{name}?gracePeriodSeconds=0")
+            self.arena.delete(f"{self.arena.pods_path}/{name}?gracePeriodSeconds=0")
         if self.wire is not None:
             self.wire.close()
 
