@@ -152,6 +152,7 @@ class Processes:
         subprocess.run(
             [sys.executable, "-m", "clockhand", "migrate"],
             check=True,
+            stdout=subprocess.DEVNULL,
             env=self._environment("clockhand-operator", self._url, 0),
         )
         for number in range(operators):
