@@ -199,7 +199,9 @@ def stop_on_signals() -> asyncio.Event:
 
 def log_to_stderr(form: str) -> None:
     """Structured logs, one JSON object or one readable line each."""
-    renderer: Any = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    renderer: Any = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(
+        exception_formatter=structlog.dev.plain_traceback  # the rich one prints local variables: secrets among them
+    )
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

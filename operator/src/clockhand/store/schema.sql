@@ -327,8 +327,15 @@ CREATE TABLE public.shard_leases (
 )
 WITH (fillfactor='50');
 
+CREATE SEQUENCE public.skip_count
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
 CREATE TABLE public.skips (
-    skip_id bigint NOT NULL,
+    skip_id bigint DEFAULT nextval('public.skip_count'::regclass) NOT NULL,
     job_id uuid NOT NULL,
     owner text NOT NULL COLLATE pg_catalog."C",
     job_name text NOT NULL COLLATE pg_catalog."C",
@@ -342,15 +349,6 @@ CREATE TABLE public.skips (
     CONSTRAINT skips_count_check CHECK ((count > 0))
 )
 PARTITION BY RANGE (recorded_at);
-
-ALTER TABLE public.skips ALTER COLUMN skip_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.skips_skip_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
 
 ALTER TABLE ONLY public.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (run_id, attempt, scheduled_at);
@@ -449,8 +447,6 @@ CREATE INDEX run_changes_unnumbered ON public.run_changes USING btree (change_id
 CREATE INDEX run_history_by_name ON ONLY public.run_history USING btree (owner, name) WHERE (kind <> 'Slot'::public.run_kind);
 
 CREATE INDEX run_history_by_owner ON ONLY public.run_history USING btree (owner, run_id);
-
-CREATE INDEX run_history_labels ON ONLY public.run_history USING gin (labels jsonb_path_ops) WHERE (labels IS NOT NULL);
 
 CREATE INDEX run_history_unwell ON ONLY public.run_history USING btree (state, run_id) WHERE (state <> 'Succeeded'::public.run_state);
 

@@ -191,7 +191,6 @@ CREATE TABLE run_history (
 -- A run id begins with its scheduled instant, so it orders lists by time and is their keyset cursor.
 CREATE INDEX run_history_by_owner ON run_history (owner, run_id);
 CREATE INDEX run_history_unwell ON run_history (state, run_id) WHERE state <> 'Succeeded';
-CREATE INDEX run_history_labels ON run_history USING gin (labels jsonb_path_ops) WHERE labels IS NOT NULL;
 -- The name of a slot's run says its job and instant, and is found by those.
 CREATE INDEX run_history_by_name ON run_history (owner, name) WHERE kind <> 'Slot';
 
@@ -214,8 +213,9 @@ CREATE TABLE attempts (
 ) PARTITION BY RANGE (scheduled_at);
 
 -- Slots that did not run, and why; one row may count many.
+CREATE SEQUENCE skip_count AS bigint;
 CREATE TABLE skips (
-    skip_id         bigint GENERATED ALWAYS AS IDENTITY,
+    skip_id         bigint NOT NULL DEFAULT nextval('skip_count'),  -- partitioned tables have no identity before 17
     job_id          uuid NOT NULL,
     owner           text COLLATE "C" NOT NULL,
     job_name        text COLLATE "C" NOT NULL,
