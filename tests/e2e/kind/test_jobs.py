@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -79,8 +80,8 @@ def test_deleting_a_job_lets_its_live_run_finish(
     wait_for("the deletion to be seen", lambda: not accepts_runs(here, job))
     runs.let_finish(here, job, has_kubelet=installation.has_kubelet)
     runs.wait_state(here, f"{job}-now", "Succeeded")
-    (pod,) = runs.pods_of(here, job)
-    assert pod["status"]["phase"] == "Succeeded"
+    # the container has ended, and the pod is about to show it: it was not deleted with its job
+    wait_for("the pod to succeed", lambda: phases(runs.pods_of(here, job)) == ["Succeeded"])
 
 
 def test_deleting_a_job_with_on_delete_cancel_stops_its_live_run(here: Kubectl) -> None:
@@ -112,6 +113,10 @@ def accepts_runs(kubectl: Kubectl, job: str) -> bool:
     """Whether a manual run of the job would be made; asked by a dry run."""
     body = bundle([runs.manual(f"{job}-late", job)])
     return kubectl.call("create", "--dry-run=server", "-f", "-", stdin=body).code == 0
+
+
+def phases(pods: list[Mapping[str, Any]]) -> list[str]:
+    return [pod["status"]["phase"] for pod in pods]
 
 
 def wait_ready(kubectl: Kubectl, job: str) -> None:
