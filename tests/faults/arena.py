@@ -230,10 +230,12 @@ class Stage(abc.ABC):
         return {row.job_id: by_name[row.name] for row in found} if len(found) == len(plans) else {}
 
     def deal(self, fleet: Fleet, names: Sequence[str]) -> None:
-        """Gives each of these replicas jobs of each kind, in shards that it holds now."""
+        """Gives each of these replicas jobs of each kind, in a shard that it holds now, and as many to nobody."""
         held: dict[str, int] = dict(self.query(_ONE_SHARD, list(names)))
         jobs = sorted(fleet.ids, key=lambda job_id: fleet.plans[job_id].name)
-        self._place(jobs, [held[names[number % len(names)]] for number in range(len(jobs))])
+        places = [held.get((*names, "")[n % (len(names) + 1)]) for n in range(len(jobs))]
+        step = ids.SHARDS / len(jobs)
+        self._place(jobs, [int(n * step) if place is None else place for n, place in enumerate(places)])
 
     def _spread(self, job_ids: Sequence[uuid.UUID]) -> None:
         step = ids.SHARDS / len(job_ids)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.faults.arena import Plan
-from tests.faults.scene import Scene, Wire, shoot
+from tests.faults.scene import AT_ONCE, Scene, Wire, shoot, volley
 from tests.faults.trigger import Shot
 
-Strike = Callable[[Scene, int], bool]
-"""One round, by its number from 1 on; whether the fault hit while work was under way."""
+Strike = Callable[[Scene, int], int]
+"""One round, by its number from 1 on; how often the fault hit while work was under way."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,11 @@ FAILING = [
 
 
 def _kill(point: str, *, spread: int = 1) -> Strike:
-    """kill -9 at a point; with `spread` at its first, second, ... passing in turn."""
+    """kill -9 of some replicas at once at a point; with `spread` at its first, second, ... passing in turn."""
 
-    def strike(scene: Scene, number: int) -> bool:
-        hit = shoot(scene, Shot(point, "kill", 1 + number % spread))
-        victim, scene.victim = scene.victim, None
-        assert victim is not None
-        scene.arena.crew.leave(victim)
-        return hit and victim.killed()
+    def strike(scene: Scene, number: int) -> int:
+        shots = [Shot(point, "kill", 1 + (number + one) % spread) for one in range(min(AT_ONCE, scene.wanted))]
+        return len(volley(scene, shots))
 
     return strike
 

@@ -59,8 +59,9 @@ def execute(arena: Stage, fault: Fault, *, times: int, say: Callable[[str], None
         failure = ""
         try:
             for number in range(1, 2 * times + 1):
+                scene.wanted = times - hits
                 hits += fault.strike(scene, number)
-                if hits == times:
+                if hits >= times:
                     break
             settle(arena, fleet)
         except TimeoutError as error:

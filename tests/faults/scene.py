@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ from tests.support import kubeapi, objects, tcpproxy
 
 from clockhand.domain import ids, pods, states
 
-SHARE = 40
-"""A replica with so many shards of 256 has some of the jobs: they are spread evenly."""
+SHARE = 25
+"""A replica with so many shards of 256 has joined the others."""
+AT_ONCE = 3
+"""Replicas killed in one round."""
 _MERGE = "application/merge-patch+json"
 
 
@@ -35,6 +38,8 @@ class Scene:
     """Pods of strangers: uid to name."""
     victim: Replica | None = None
     wire: Wire | None = None
+    wanted: int = 1
+    """Hits still to be made."""
 
     def join(self, **environment: str) -> Replica:
         """The victim: a third replica with its share of the shards."""
@@ -162,6 +167,25 @@ class Wire:
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+
+def volley(scene: Scene, shots: Sequence[Shot], *, seconds: float = 15.0) -> list[Replica]:
+    """Arms a new replica with each shot, gives each jobs of every kind, lets them fall due, and waits for the shots.
+
+    All of them are gone afterwards; returns those whose shot went off.
+    """
+    crew = scene.arena.crew
+    victims = [crew.join() for _ in shots]
+    for victim, shot in zip(victims, shots, strict=True):
+        wait_for(f"{victim.name} to join", lambda name=victim.name: scene.arena.held_by(name) >= SHARE)  # type: ignore[misc]
+        victim.arm(shot)
+    scene.arena.deal(scene.fleet, [victim.name for victim in victims])
+    scene.make_due()
+    with contextlib.suppress(TimeoutError):
+        wait_for("the shots", lambda: all(victim.shots() for victim in victims), seconds=seconds)
+    for victim in victims:
+        crew.leave(victim)
+    return [victim for victim in victims if victim.shots()]
 
 
 def shoot(scene: Scene, shot: Shot, *, seconds: float = 15.0) -> bool:
