@@ -23,6 +23,7 @@ from pathlib import Path
 import psycopg
 
 _USER = "clockhand-test"
+_CHOSEN = "CLOCKHAND_TEST_POSTGRES"  # the bin folder of another release, such as the oldest that is supported
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",  # power cuts are not among the faults here; a killed server loses nothing without it
@@ -59,7 +60,11 @@ class PostgresServer:
         self._numbers = itertools.count(1)
         self._root = Path(tempfile.mkdtemp(prefix="clockhand-postgres-"))
         self._user = _postgres_user()
-        self._home = _readable_copy(binaries(), self._root) if self._user else binaries()
+        chosen = os.environ.get(_CHOSEN)
+        if chosen:
+            self._home = Path(chosen)
+        else:
+            self._home = _readable_copy(binaries(), self._root) if self._user else binaries()
         if self._user:
             os.chown(self._root, pwd.getpwnam(self._user).pw_uid, -1)
         self.data = self._root / "data"
