@@ -95,9 +95,9 @@ async def standing(*, operators: int, settings: light.LightSettings | None = Non
         stack.callback(server.stop)
         installed = installation.Processes(cluster, server)
         stack.callback(installed.close)
-        await asyncio.to_thread(installed.install, operators=operators)
-        client = await stack.enter_async_context(crowd.connected(str(cluster.kubeconfig)))
         try:
+            await asyncio.to_thread(installed.install, operators=operators)
+            client = await stack.enter_async_context(crowd.connected(str(cluster.kubeconfig)))
             yield Stage(cluster, server, installed, client)
         except BaseException:
             _show_logs(installed)
