@@ -21,7 +21,6 @@ RIGHTS = {
         "/pods: create delete get list watch",
         "/pods/log: get",
         "/namespaces: get",
-        "/events: create",
     ],
     ("ClusterRole", "clockhand-runs"): [
         "apiregistration.k8s.io/apiservices[v1alpha1.runs.clockhand.dev]: get patch",
