@@ -259,7 +259,7 @@ async def _store_launched(
         return
     at_database_time = [dataclasses.replace(item, launched_at=now) for item in items]
     stored = await runs.launched(connection, holder=holder, items=at_database_time)
-    metrics.STALE_WRITES.inc(len(items) - len(stored))
+    metrics.STALE_WRITES.inc(len({item.run_id for item in items} - {row.run_id for row in stored}))
     for row in stored:
         if row.first:
             metrics.LATENESS.observe(row.lateness)
