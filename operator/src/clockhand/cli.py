@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -52,7 +52,9 @@ def migrate(check: bool, after: bool, restored: bool) -> None:
 @clockhand.command()
 def operator() -> None:
     """Mirror ScheduledJob objects, fire what is due, and look after the pods."""
-    _run(_operate)
+    # uvloop closes sockets of others when a connection of aiohttp's is cancelled half-way (uvloop #646, #653): after a
+    # restart of the API server a replica could not open connections any more
+    _run(_operate, loop=asyncio.run)
 
 
 @clockhand.command()
@@ -168,14 +170,18 @@ async def until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
                 await stop.wait()
 
 
-def _run(serve: Callable[[config.Settings], Awaitable[None]]) -> None:
+def _run(
+    serve: Callable[[config.Settings], Awaitable[None]],
+    *,
+    loop: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run,
+) -> None:
     try:
         settings = config.from_environment(os.environ)
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     log_to_stderr(settings.log_format)
     try:
-        uvloop.run(_awaited(serve(settings)))
+        loop(_awaited(serve(settings)))
     except errors.ClockhandError as error:
         _fail(str(error), code=1)
 
