@@ -120,7 +120,7 @@ def _broken_state(story: Story) -> Iterator[str]:
     if run.live:
         yield "not-terminal"
         return
-    succeeded = [pod for pod in story.pods if pod.phase == "Succeeded" and not pod.asked_alive]
+    succeeded = [pod for pod in story.pods if pod.phase == "Succeeded"]
     expected = "Dead" if story.due.dies else "Succeeded"
     if run.state != expected:
         yield f"wrong-state (not {expected})"
@@ -135,7 +135,7 @@ def _broken_counts(story: Story, excuses: Excuses) -> Iterator[str]:
     run = story.run
     failed = {pod.attempt for pod in story.pods if pod.failed}
     taken = 1 if run.run_id in excuses.name_taken else 0
-    disrupted = sum(pod.asked_alive and pod.uid in excuses.deleted for pod in story.pods)
+    disrupted = sum(pod.disrupted and pod.uid in excuses.deleted for pod in story.pods)
     if run.failures != len(failed) + taken:
         yield f"wrong-failures (not {len(failed) + taken})"
     if run.disruptions != disrupted:

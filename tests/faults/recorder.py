@@ -38,6 +38,11 @@ class Pod:
         return f"{self.name}:{self.phase}{marks}"
 
     @property
+    def disrupted(self) -> bool:
+        """It was taken away before it could succeed; one that succeeds while it is being deleted has done its work."""
+        return self.asked_alive and self.phase != "Succeeded"
+
+    @property
     def failed(self) -> bool:
         """Its container failed by itself."""
         return self.phase == "Failed" and not self.asked_alive

@@ -151,6 +151,13 @@ def test_a_pod_deleted_by_the_harness_is_a_disruption_that_counts() -> None:
     assert world.rules() == set()
 
 
+def test_a_pod_that_succeeds_while_it_is_deleted_has_succeeded() -> None:
+    world = World()
+    world.pods[1].asked_alive = True
+    world.excuses.deleted.add(str(SECOND))
+    assert world.rules() == set()
+
+
 def test_recorder_tells_a_deletion_from_an_end() -> None:
     recorder = Recorder()
     marks = {observed.RUN_ID: str(RUN), observed.ATTEMPT: "1"}
