@@ -5,12 +5,12 @@ Each suite starts what it needs and takes it away again; nothing is measured on 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import click
-import uvloop
 from benchmarks import idle, listing, mirror, pods, report, schedule
 
 Options = Mapping[str, Any]
@@ -45,7 +45,7 @@ def main(suite: str, output: str, **given: Any) -> None:
     reports = []
     for name in _SUITES if suite == "all" else (suite,):
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        made = uvloop.run(_awaited(_SUITES[name](given)))
+        made = asyncio.run(_awaited(_SUITES[name](given)))
         reports.append(made)
         if output == "table":
             click.echo(f"{made}\n")

@@ -70,7 +70,7 @@ def as_json(reports: Sequence[Report]) -> str:
 
 def machine() -> Mapping[str, Value]:
     """What the figures were seen on."""
-    names = ("psycopg", "aiohttp", "kopf", "uvloop", "croniter")
+    names = ("psycopg", "aiohttp", "kopf", "croniter")
     return {
         "cores": os.cpu_count(),
         "memory_mib": _memory_mib(),

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from tests.support import postgres
 
 from clockhand.store import database, migrations
-from tests.support import postgres
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support import postgres
 
 from clockhand import errors
 from clockhand.store import database, migrations
-from tests.support import postgres
 
 
 async def test_several_processes_may_migrate_at_once(server: postgres.PostgresServer) -> None:

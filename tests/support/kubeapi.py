@@ -29,9 +29,7 @@ class KubeApi:
     certificate: Path
     key: Path
 
-    def call(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
-    ) -> Any:
+    def call(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
         """The decoded answer; `ApiError` for a refusal, `OSError` when nobody answers."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": content_type}, method=method)

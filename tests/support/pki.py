@@ -28,9 +28,7 @@ class Authority:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
-    def issue(
-        self, name: str, *, common_name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()
-    ) -> None:
+    def issue(self, name: str, *, common_name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> None:
         """Writes `<name>.crt` and `<name>.key` for a client (user and groups) or a server (hosts)."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
@@ -70,9 +68,7 @@ def token_key(folder: Path, name: str) -> None:
     """The key pair that signs and checks service-account tokens."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     _write_key(folder, name, key)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (folder / f"{name}.pub").write_bytes(public)
 
 
@@ -115,7 +111,5 @@ def _write_key(folder: Path, name: str, key: PrivateKey) -> None:
     path = folder / f"{name}.key"
     path.touch(mode=0o600)
     path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

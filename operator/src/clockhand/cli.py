@@ -9,13 +9,12 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import structlog
-import uvloop
 
 from clockhand import config, errors
 
@@ -52,9 +51,7 @@ def migrate(check: bool, after: bool, restored: bool) -> None:
 @clockhand.command()
 def operator() -> None:
     """Mirror ScheduledJob objects, fire what is due, and look after the pods."""
-    # uvloop closes sockets of others when a connection of aiohttp's is cancelled half-way (uvloop #646, #653): after a
-    # restart of the API server a replica could not open connections any more
-    _run(_operate, loop=asyncio.run)
+    _run(_operate)
 
 
 @clockhand.command()
@@ -170,24 +167,16 @@ async def until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
                 await stop.wait()
 
 
-def _run(
-    serve: Callable[[config.Settings], Awaitable[None]],
-    *,
-    loop: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run,
-) -> None:
+def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
     try:
         settings = config.from_environment(os.environ)
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     log_to_stderr(settings.log_format)
     try:
-        loop(_awaited(serve(settings)))
+        asyncio.run(serve(settings))
     except errors.ClockhandError as error:
         _fail(str(error), code=1)
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
@@ -205,8 +194,12 @@ def stop_on_signals() -> asyncio.Event:
 
 def log_to_stderr(form: str) -> None:
     """Structured logs, one JSON object or one readable line each."""
-    renderer: Any = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(
-        exception_formatter=structlog.dev.plain_traceback  # the rich one prints local variables: secrets among them
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(
+            exception_formatter=structlog.dev.plain_traceback  # the rich one prints local variables: secrets among them
+        )
     )
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,

@@ -17,7 +17,6 @@ from typing import Any
 import aiohttp
 import kopf
 import structlog
-import uvloop
 import yarl
 from kopf._cogs.structs import references
 from kopf._core.engines import peering
@@ -87,7 +86,7 @@ class Watch:
         return self.beat_age > HUNG_SECONDS or self.activity_age > SILENT_SECONDS
 
     def _main(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
             runner.run(self._run())
 
