@@ -91,7 +91,7 @@ def test_deleting_a_job_with_on_delete_cancel_stops_its_live_run(here: Kubectl) 
     here.run("delete", "sjob", "cancels")
     run = runs.wait_state(here, "cancels-now", "Cancelled")
     assert runs.reason(run) == "JobDeleted"
-    assert runs.pods_of(here, "cancels") == []
+    wait_for("its pod to go", lambda: not runs.pods_of(here, "cancels"))
 
 
 def test_deleting_a_job_cancels_its_waiting_run(here: Kubectl, installation: Installation) -> None:

@@ -147,7 +147,7 @@ def test_deleting_a_live_run_cancels_it_and_returns_at_once(here: Kubectl) -> No
     assert answer.seconds < CANCEL_SECONDS
     run = runs.wait_state(here, "stops-now", "Cancelled")
     assert runs.reason(run) == "Cancelled"
-    assert runs.pods_of(here, "stops") == []
+    wait_for("its pod to go", lambda: not runs.pods_of(here, "stops"))
 
 
 def test_deleting_an_ended_run_is_refused(here: Kubectl, plain: str) -> None:
