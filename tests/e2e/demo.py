@@ -31,6 +31,8 @@ def main() -> int:
     kubeconfig = Path(os.environ.get("KUBECONFIG") or kind_cluster.kubeconfig())
     with steps.step("install Clockhand"):
         product = installations.Manifests(kubeconfig)
+        if product.exists and kubeconfig == kind_cluster.kubeconfig():
+            product.remove()  # it may be of another build
         product.install()
     kubectl = product.kubectl.create_namespace(NAMESPACE)
     show(kubectl, "apply", "-f", "examples/hello.yaml")
