@@ -38,8 +38,7 @@ def _up(options: argparse.Namespace) -> None:
     if not kind_cluster.exists():
         kind_cluster.create(node_image.pull_stock() if stock else node_image.build(), stock=stock)
     if options.images:
-        images.build_all(offline=not stock)
-        kind_cluster.load(images.TAGS)
+        kind_cluster.load(images.build_all(offline=not stock))
 
 
 def down(options: argparse.Namespace) -> int:
