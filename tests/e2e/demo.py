@@ -33,6 +33,7 @@ def main() -> int:
         product = installations.Manifests(kubeconfig)
         if product.exists and kubeconfig == kind_cluster.kubeconfig():
             product.remove()  # it may be of another build
+            product.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found")
         product.install()
     kubectl = product.kubectl.create_namespace(NAMESPACE)
     show(kubectl, "apply", "-f", "examples/hello.yaml")
