@@ -111,7 +111,8 @@ async def _operate(settings: config.Settings) -> None:
     )
     await db.open()
     connection = await connections.find(settings.kubeconfig)
-    limits = flow.FlowSettings(max_in_flight=settings.pod_launches)
+    most = settings.pod_launches
+    limits = flow.FlowSettings(initial_in_flight=most, max_in_flight=most)
     async with clients.connect(connection, limits) as client:
         one = replica.Replica(
             db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces

@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import time
 import uuid
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import structlog
@@ -55,14 +56,36 @@ class Ended:
     pod: observed.Pod | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accepted:
+    """The API server has the pod of an attempt since `at`, by this process's own monotonic clock."""
+
+    key: runs.Key
+    pod_uid: uuid.UUID
+    at: float
+
+    def at_database_time(self, now: datetime, seconds_ago: float) -> runs.Launched:
+        """The same, told in database time."""
+        key = self.key
+        return runs.Launched(key.run_id, key.token, key.shard, self.pod_uid, now - timedelta(seconds=seconds_ago))
+
+
 class Observe:
     """Notes sightings, and stores them with `run_once`. `wanted` is set whenever there is something to store."""
 
-    def __init__(self, db: database.Database, api: kube_pods.Pods, *, held: shards.Shards) -> None:
+    def __init__(
+        self,
+        db: database.Database,
+        api: kube_pods.Pods,
+        *,
+        held: shards.Shards,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._db = db
         self._api = api
         self._held = held
-        self._launched: dict[uuid.UUID, runs.Launched] = {}
+        self._clock = clock
+        self._launched: dict[uuid.UUID, Accepted] = {}
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}
         self._handed_back: dict[uuid.UUID, runs.Key] = {}
@@ -129,8 +152,7 @@ class Observe:
 
     def note_launched(self, claim: runs.Claim, pod_uid: uuid.UUID) -> None:
         """Takes note that the API server has the attempt's pod."""
-        now = datetime.now(UTC)  # replaced by database time where it is stored; only its presence counts here
-        self._launched[claim.run_id] = runs.Launched(claim.run_id, claim.token, claim.shard, pod_uid, now)
+        self._launched[claim.run_id] = Accepted(_key(claim), pod_uid, self._clock())
         self.wanted.set()
 
     def note_claim_end(self, claim: runs.Claim, end: verdict.AttemptEnd) -> None:
@@ -173,7 +195,9 @@ class Observe:
         ended = list(batch.ended.values())
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            await _store_launched(connection, holder, list(batch.launched.values()), now)
+            clock = self._clock()
+            launched = [item.at_database_time(now, clock - item.at) for item in batch.launched.values()]
+            await _store_launched(connection, holder, launched)
             if batch.started:
                 await runs.running(connection, holder=holder, items=list(batch.started.values()), now=now)
             if batch.waits:
@@ -240,7 +264,7 @@ class _Stored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Batch:
-    launched: dict[uuid.UUID, runs.Launched]
+    launched: dict[uuid.UUID, Accepted]
     started: dict[uuid.UUID, runs.Started]
     waits: dict[uuid.UUID, runs.Waits]
     handed_back: dict[uuid.UUID, runs.Key]
@@ -252,13 +276,10 @@ class _Batch:
         return len(self.launched) + len(self.started) + len(self.ended) + waiting
 
 
-async def _store_launched(
-    connection: database.Connection, holder: runs.Holder, items: list[runs.Launched], now: datetime
-) -> None:
+async def _store_launched(connection: database.Connection, holder: runs.Holder, items: Sequence[runs.Launched]) -> None:
     if not items:
         return
-    at_database_time = [dataclasses.replace(item, launched_at=now) for item in items]
-    stored = await runs.launched(connection, holder=holder, items=at_database_time)
+    stored = await runs.launched(connection, holder=holder, items=items)
     metrics.STALE_WRITES.inc(len({item.run_id for item in items} - {row.run_id for row in stored}))
     for row in stored:
         if row.first:

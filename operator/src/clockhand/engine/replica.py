@@ -23,7 +23,7 @@ from clockhand.store import changes, database
 
 log = structlog.get_logger(__name__)
 
-_FLUSH_AFTER = 0.1
+_FLUSH_AFTER, _FLUSH_IN_A_BURST = 0.1, 0.5
 _NUMBER_AFTER = 0.1
 _SWEEP_EVERY = 5.0
 _DRAIN_SECONDS = 5.0
@@ -147,7 +147,8 @@ class Replica:
                 await self.observer.wanted.wait()
         if await self.observer.run_once():
             self._changed.set()
-        return _FLUSH_AFTER
+        # what was launched is stored in larger batches while more is to be launched: that comes first
+        return _FLUSH_AFTER if self._launcher.room() > launch.BACKLOG // 2 else _FLUSH_IN_A_BURST
 
     async def _changes_step(self) -> float:
         await self._changed.wait()
