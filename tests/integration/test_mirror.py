@@ -186,7 +186,7 @@ async def test_an_edit_while_suspended_keeps_both_spans_apart(
     assert [skip.count for skip in skips] == [60, 2]
 
 
-async def test_a_summary_older_than_history_is_left_out(
+async def test_suspended_slots_of_any_age_are_accounted_for(
     db: database.Database, held: duties.Held, mirrored: mirror.Mirror
 ) -> None:
     seen = sighted.job(created_at=sighted.LONG_AGO, schedule="0 0 1 1 *", suspend=True)
@@ -194,7 +194,8 @@ async def test_a_summary_older_than_history_is_left_out(
     await change(db, "UPDATE jobs SET last_slot_at = '2020-01-02' WHERE job_id = %s", seen.uid)
     await mirrored.store(held, [sighted.edited(seen, schedule="0 0 1 1 *")])
     assert (await row(db, seen)).parked is None
-    assert await query(db, "SELECT 1 FROM skips") == []
+    [(reason, count)] = await query(db, "SELECT reason::text, count FROM skips")
+    assert (reason, count) == ("Suspended", 6)
 
 
 POISON: dict[str, dict[str, Any]] = {
