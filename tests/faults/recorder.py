@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.support import etcd
@@ -68,6 +69,8 @@ class Recorder:
             if (gone or "deletionTimestamp" in thing["metadata"]) and not pod.over:
                 pod.asked_alive = True
             pod.phase = _phase(thing.get("status", {})) or pod.phase
+            if _ended_before_it_was_asked(thing):
+                pod.asked_alive = False
             pod.gone = pod.gone or gone
 
     def note_absent(self, namespace: str, there: set[str]) -> None:
@@ -92,6 +95,18 @@ def _phase(status: Mapping[str, Any]) -> str:
     if ends and all(ends):
         return "Failed" if any(end["exitCode"] for end in ends) else "Succeeded"
     return str(status.get("phase", ""))
+
+
+def _ended_before_it_was_asked(thing: Mapping[str, Any]) -> bool:
+    """A kubelet tells late: the end of a container may be reported after a deletion that came later."""
+    meta = thing["metadata"]
+    ends = [one.get("state", {}).get("terminated") for one in thing.get("status", {}).get("containerStatuses", ())]
+    if "deletionTimestamp" not in meta or not ends or not all(ends):
+        return False
+    grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+    asked = datetime.fromisoformat(meta["deletionTimestamp"]) - grace
+    finished = [datetime.fromisoformat(end["finishedAt"]) for end in ends if end.get("finishedAt")]
+    return len(finished) == len(ends) and max(finished) < asked
 
 
 def _new(thing: Mapping[str, Any]) -> Pod:
