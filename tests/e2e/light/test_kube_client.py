@@ -607,17 +607,6 @@ async def test_objects_and_their_status(cluster: light.LightCluster, things: obj
     assert not isinstance(gone.value, failures.ResourceMissing)
 
 
-async def test_an_event_can_be_read_beside_its_object(
-    cluster: light.LightCluster, client: clients.Client, namespace: str
-) -> None:
-    about = objects.Regarding("clockhand.dev/v1alpha1", "ScheduledJob", namespace, "nightly", str(uuid.uuid4()))
-    now = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
-    await objects.record_event(client, about, reason="Dead", message="no attempts left", now=now)
-    (event,) = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
-    assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("Dead", "Warning", "nightly")
-    assert event["lastTimestamp"] == "2026-11-01T05:30:00Z"
-
-
 def account_token(api: kubeapi.KubeApi, namespace: str, *audiences: str) -> str:
     request = {
         "apiVersion": "authentication.k8s.io/v1",

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from tests.support import jobs, light, postgres
 
-from clockhand.domain import spec, states
-from clockhand.engine import replica
+from clockhand.domain import pods, spec, states
+from clockhand.engine import launch, observe, replica, shards, sweep
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
+from clockhand.kube import objects
+from clockhand.kube import pods as kube_pods
 from clockhand.store import database, migrations
 
 PATIENCE = 90.0
@@ -94,3 +96,56 @@ async def test_at_least_once_starts_the_same_attempt(cluster: light.LightCluster
     over = await taken_over(cluster, db, run_id)
     assert (over.state, over.attempt) == ("Succeeded", 1)
     assert len(await asyncio.to_thread(pods_of, cluster, run_id)) == 1
+
+
+async def test_a_pod_that_never_goes_is_lost_with_its_node(cluster: light.LightCluster, db: database.Database) -> None:
+    run_id = await left_claimed(db, spec.Delivery.AT_LEAST_ONCE)
+    async with db.transaction() as connection:
+        [row] = await jobs.query(connection, "SELECT job_id, job_name, shard FROM live_runs WHERE run_id = %s", run_id)
+    name = await asyncio.to_thread(stuck_pod, cluster, run_id, row)
+    clock = [0.0]
+    async with clients.connect(await connections.find(str(cluster.kubeconfig))) as client:
+        api = kube_pods.Pods(client)
+        held = shards.Shards(db, replica="heir", lease=60)
+        await held.run_once()
+        observer = observe.Observe(db, api, held=held)
+        sweeper = sweep.Sweep(
+            db,
+            api,
+            held=held,
+            launcher=launch.Launch(db, api, held=held, reports=launch.Reports(*[unexpected] * 5)),
+            observer=observer,
+            namespaces=sweep.Namespaces(lambda name: objects.namespace_phase(client, name)),
+            clock=lambda: clock[0],
+        )
+        observer.note_pod(await api.get("default", name))
+        for seconds, state in ((0.0, states.RunState.CLAIMED), (sweep.LOST_SECONDS + 31, states.RunState.RETRYING)):
+            clock[0] += seconds
+            await sweeper.run_once(synced=True)
+            await observer.run_once()
+            async with db.transaction() as connection:
+                assert await jobs.state_of(connection, run_id) == (state,)
+
+
+def unexpected(*_: object) -> None:
+    pytest.fail("nothing is launched here")
+
+
+def stuck_pod(cluster: light.LightCluster, run_id: uuid.UUID, row: Any) -> str:
+    """A pod of the run that is being deleted and does not go, as on a node that was cut off."""
+    name = pods.pod_name(row.job_name, run_id, 1)
+    marks = {"run-id": run_id, "job-uid": row.job_id, "attempt": 1, "token": jobs.TOKEN, "shard": row.shard}
+    path = "/api/v1/namespaces/default/pods"
+    cluster.api.call("POST", path, {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {pods.MANAGED_BY_LABEL: pods.MANAGED_BY},
+            "annotations": {f"clockhand.dev/{key}": str(value) for key, value in marks.items()},
+            "finalizers": ["test.clockhand.dev/keep"],
+        },
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "any"}], "nodeName": "nowhere"},
+    })  # fmt: skip
+    cluster.api.call("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 30})
+    return name

@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 BATCH = 1000
 _ORPHAN_SECONDS = 30.0
+LOST_SECONDS = 60.0
+"""A pod still there this long after its grace period is on a node that answers no more: it will never report an end."""
 
 NamespacePhase = Callable[[str], object]
 
@@ -50,6 +52,7 @@ class Sweep:
         self._namespaces = namespaces
         self._clock = clock
         self._first_seen: dict[str, float] = {}
+        self._going_since: dict[str, float] = {}
 
     async def run_once(self, *, synced: bool) -> None:
         """One pass over the open runs of the held shards. `synced`: a listing has covered all of them."""
@@ -67,6 +70,8 @@ class Sweep:
         """Deletes pods whose outcome is stored and whose time is over, and pods of no open attempt."""
         now = self._clock()
         known = dict(self._observer.pods)
+        there = {pod.metadata.uid for pod in known.values()}
+        self._going_since = {uid: since for uid, since in self._going_since.items() if uid in there}
         self._first_seen = {
             pod.metadata.uid: self._first_seen.get(pod.metadata.uid, now)
             for pod in known.values()
@@ -86,7 +91,10 @@ class Sweep:
         for claim in claims:
             name = pods.pod_name(claim.job_name, claim.run_id, claim.attempt)
             pod = self._observer.pods.get((claim.namespace, name))
-            if claim.state is states.RunState.STOPPING:
+            if pod is not None and self._is_lost(pod):
+                message = "its pod was to be gone by now: the node does not answer"
+                self._observer.note_gone(pod, verdict.Ending.GONE, message)
+            elif claim.state is states.RunState.STOPPING:
                 await self._stop(claim, pod, name)
             elif pod is None and synced and not self._launcher.busy_with(claim.run_id):
                 if claim.pod_uid is None and claim.state is states.RunState.CLAIMED:
@@ -95,6 +103,14 @@ class Sweep:
                     await self._look_up(claim, name)
         if unlaunched:
             await self._launcher.start(unlaunched, taken_over=True)
+
+    def _is_lost(self, pod: observed.Pod) -> bool:
+        """By this process's own clock, since it first saw that the pod is being deleted."""
+        meta = pod.metadata
+        if meta.deletion_timestamp is None or _is_over(pod):
+            return False
+        since = self._going_since.setdefault(meta.uid, self._clock())
+        return self._clock() - since > (meta.deletion_grace_period_seconds or 0) + LOST_SECONDS
 
     async def _stop(self, claim: runs.Claim, pod: observed.Pod | None, name: str) -> None:
         await self._launcher.abandon(claim.run_id)

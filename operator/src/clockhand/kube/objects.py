@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections.abc
 import typing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -144,49 +143,3 @@ async def namespace_phase(client: clients.Client, name: str) -> str:
     """`Active` or `Terminating`; `NotFound` where it is gone."""
     answer = await client.get(f"/api/v1/namespaces/{clients.path_part(name)}")
     return _NAMESPACE.decode(answer).status.phase
-
-
-@dataclass(frozen=True, slots=True)
-class Regarding:
-    """The object that an event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-async def record_event(
-    client: clients.Client,
-    about: Regarding,
-    *,
-    reason: str,
-    message: str,
-    now: datetime,
-    warning: bool = True,
-) -> None:
-    """An Event that `kubectl describe` shows under the object."""
-    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    body = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{about.name[:200]}.", "namespace": about.namespace},
-        "involvedObject": {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        },
-        "type": "Warning" if warning else "Normal",
-        "reason": reason,
-        "message": message[:1024],
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
-        "count": 1,
-        "source": {"component": "clockhand"},
-        "reportingComponent": "clockhand",
-    }
-    path = f"/api/v1/namespaces/{clients.path_part(about.namespace)}/events"
-    await client.write("POST", path, clients.encode(body), headers=clients.METADATA_ONLY)
