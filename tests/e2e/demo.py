@@ -18,6 +18,7 @@ from tests.support.kubectl import Kubectl
 
 NAMESPACE = "clockhand-demo"
 WATCH_SECONDS = 90.0
+MADE = "jsonpath={.metadata.name} is {.status.state}"
 MANUAL_RUN = """
 apiVersion: runs.clockhand.dev/v1alpha1
 kind: Run
@@ -40,7 +41,8 @@ def main() -> int:
     watcher = watch(kubectl)
     try:
         time.sleep(2)  # so that the first state of the run below is seen to change
-        kubectl.call("create", "-f", "-", stdin=MANUAL_RUN)
+        made = kubectl.call("create", "-f", "-", "-o", MADE, stdin=MANUAL_RUN)
+        print(f"(made by hand: {made.out})", flush=True)
         succeeded = until_succeeded(watcher)
     finally:
         watcher.terminate()
