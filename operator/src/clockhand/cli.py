@@ -21,6 +21,8 @@ from clockhand import config, errors
 if TYPE_CHECKING:
     from clockhand.store import database
 
+_FIRST_IN_FLIGHT = 32
+"""Pod creations in flight at first; more makes an API server on few cores slower, and the limit grows while it keeps up."""
 _EXAMPLES = """
 \b
 Examples:
@@ -112,7 +114,7 @@ async def _operate(settings: config.Settings) -> None:
     await db.open()
     connection = await connections.find(settings.kubeconfig)
     most = settings.pod_launches
-    limits = flow.FlowSettings(initial_in_flight=most, max_in_flight=most)
+    limits = flow.FlowSettings(initial_in_flight=min(_FIRST_IN_FLIGHT, most), max_in_flight=most)
     async with clients.connect(connection, limits) as client:
         one = replica.Replica(
             db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
