@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from clockhand.domain import states
 from clockhand.store import database, runs
@@ -40,9 +41,9 @@ class Deadlines:
         return len(found)
 
 
-def _by_reason(found: Collection[object], waiting: set[uuid.UUID]) -> Mapping[str, list[uuid.UUID]]:
+def _by_reason(found: Sequence[Any], waiting: set[uuid.UUID]) -> Mapping[str, list[uuid.UUID]]:
     groups: dict[str, list[uuid.UUID]] = {}
     for row in found:
-        if row.run_id not in waiting:  # type: ignore[attr-defined]
-            groups.setdefault(row.reason, []).append(row.run_id)  # type: ignore[attr-defined]
+        if row.run_id not in waiting:
+            groups.setdefault(row.reason, []).append(row.run_id)
     return groups

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 import structlog
 
@@ -26,8 +26,6 @@ BATCH = 1000
 _ORPHAN_SECONDS = 30.0
 LOST_SECONDS = 60.0
 """A pod still there this long after its grace period is on a node that answers no more: it will never report an end."""
-
-NamespacePhase = Callable[[str], object]
 
 
 class Sweep:
@@ -205,17 +203,17 @@ class Sweep:
 class Namespaces:
     """Answers whether a namespace is going or gone."""
 
-    phase: Callable[[str], object]
+    phase: Callable[[str], Awaitable[str]]
 
     async def is_going(self, namespace: str) -> bool:
         """True where it is Terminating or not there; False also where nobody can tell now."""
         try:
-            found = await self.phase(namespace)  # type: ignore[misc]
+            found = await self.phase(namespace)
         except errors.NotFound:
             return True
         except errors.ClockhandError:
             return False
-        return bool(found != "Active")
+        return found != "Active"
 
 
 def _is_over(pod: observed.Pod) -> bool:
