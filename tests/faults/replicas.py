@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -93,7 +94,8 @@ class Replica:
             self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
 
     def crashes(self) -> list[str]:
         """Lines of its log that speak of a mistake in the code, with the trace."""
@@ -136,8 +138,7 @@ class Crew:
 
     def close(self) -> None:
         for replica in self.all:
-            if replica.alive():
-                self.leave(replica)
+            self.leave(replica)  # also those that died: their pipes are still open here
         self._guard.close()
 
     def crashes(self) -> list[str]:

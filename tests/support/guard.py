@@ -56,7 +56,8 @@ class Guard:
 
     def close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._process.wait()
 
     def _tell(self, line: str) -> None:

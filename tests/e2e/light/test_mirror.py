@@ -413,7 +413,7 @@ async def test_a_status_without_an_object_is_let_go(db: database.Database, team:
     assert await alone.resync.run_once(held)
     await team.delete("short")
     stored = await mirrored(db, team, "short")
-    await status.StatusWriter(db, alone.objects).run_once([stored.shard])
+    await status.StatusWriter(db, alone.objects, pause=timedelta(0)).run_once([stored.shard])
     stored = await mirrored(db, team, "short")
     assert (stored.dirty_at, stored.written_at) == (None, None)
 

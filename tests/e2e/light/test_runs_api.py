@@ -314,11 +314,13 @@ def test_a_watch_outlives_a_restart_of_postgres(stage: Stage, kubectl: Kubectl) 
     create(kubectl, "survivor")
     with kubectl.follow("get", "runs", "--watch", "--field-selector=metadata.name=survivor") as shown:
         shown.until(lambda line: "Queued" in line)
+        change(stage, "survivor", "Claimed")
+        shown.until(lambda line: "Claimed" in line)  # the list is over: kubectl watches now
         stage.database.kill()
         stage.database.start()
         wait_for("the database", lambda: ready(stage))
-        change(stage, "survivor", "Claimed")
-        shown.until(lambda line: "Claimed" in line)
+        change(stage, "survivor", "Running")
+        shown.until(lambda line: "Running" in line)
 
 
 def ready(stage: Stage) -> bool:
