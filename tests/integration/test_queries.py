@@ -187,7 +187,7 @@ async def _cancel_waiting(scene: Scene) -> None:
 
 async def _stop_open(scene: Scene) -> None:
     opened = [key.run_id for key in await scene.keys(S.RUNNING)]
-    await runs.stop_open(scene.connection, run_ids=opened, reason="why", now=scene.now)
+    await runs.stop_open(scene.connection, run_ids=opened, reason="why")
 
 
 async def _wake(scene: Scene) -> None:

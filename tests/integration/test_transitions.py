@@ -58,8 +58,7 @@ async def _hand_back(world: World) -> None:
 
 
 async def _stop(world: World) -> None:
-    now = await database.now(world.connection)
-    await runs.stop_open(world.connection, run_ids=[world.run_id], reason="Cancelled", now=now)
+    await runs.stop_open(world.connection, run_ids=[world.run_id], reason="Cancelled")
 
 
 async def _retry(world: World) -> None:
@@ -268,7 +267,7 @@ async def test_one_statement_moves_many_and_logs_exactly_those(partitioned: data
         now = await database.now(connection)
         everything = [job.job_id for job in made]
         ended = await runs.cancel_waiting(connection, job_ids=everything, reason="JobDeleted", now=now)
-        stopped = await runs.stop_open(connection, job_ids=everything, reason="JobDeleted", now=now)
+        stopped = await runs.stop_open(connection, job_ids=everything, reason="JobDeleted")
         waiting = {run_id for state in states.WAITING for run_id in ids_by_state[state]}
         opened = ids_by_state[S.CLAIMED] | ids_by_state[S.RUNNING]
         assert {row.run_id for row in ended} == waiting

@@ -52,7 +52,6 @@ class OpenRun:
     disruptions: int
     stop_reason: str | None
     job_is_deleted: bool
-    run_deadline_at: datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

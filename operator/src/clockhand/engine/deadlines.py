@@ -37,7 +37,7 @@ class Deadlines:
                     now=now,
                 )
             for reason, run_ids in _by_reason(found, set(waiting)).items():
-                await runs.stop_open(connection, run_ids=run_ids, reason=reason, now=now)
+                await runs.stop_open(connection, run_ids=run_ids, reason=reason)
         return len(found)
 
 

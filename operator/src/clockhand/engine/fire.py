@@ -80,7 +80,7 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
             replaced.append(job.job_id)
     if replaced:
         await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
-        await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
+        await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED)
     await _make_room_in_history(connection, runs, now=now)
     made = await rows.insert_runs(connection, runs, now=now)
     await rows.insert_skips(connection, skips, now=now)

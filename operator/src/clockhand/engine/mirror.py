@@ -255,7 +255,7 @@ async def _delete(
     await runs.cancel_waiting(connection, job_ids=job_ids, reason=reason, now=now)
     stopped = [job_id for job_id in job_ids if _stops_on_delete(locked[job_id])]
     if stopped:
-        await runs.stop_open(connection, job_ids=stopped, reason=reason, now=now)
+        await runs.stop_open(connection, job_ids=stopped, reason=reason)
     await mirroring.delete_jobs(connection, {seen.uid: seen.resource_version for seen in gone}, now=now)
     await mirroring.clean_status(connection, job_ids)
 

@@ -78,7 +78,7 @@ async def cancel(
         await runs.cancel_waiting(connection, run_ids=[run_id], reason=states.Reason.CANCELLED, now=now)
         state = states.RunState.CANCELLED
     else:
-        await runs.stop_open(connection, run_ids=[run_id], reason=states.Reason.CANCELLED, now=now)
+        await runs.stop_open(connection, run_ids=[run_id], reason=states.Reason.CANCELLED)
         state = states.RunState.STOPPING
     asked = requests.Asked(owner, actor, "cancel", job_id=found.job_id, run_id=run_id)
     await requests.audit(connection, asked, now=now)

@@ -285,10 +285,8 @@ async def stop_open(
     job_ids: Collection[uuid.UUID] = (),
     run_ids: Collection[uuid.UUID] = (),
     reason: str,
-    now: datetime,
 ) -> int:
     """Claimed and Running to Stopping; returns how many moved. Whoever holds the shard stops the pods."""
-    del now  # the move has no instant of its own: a Stopping run ends when its pod is gone
     parameters = {"job_ids": list(job_ids), "run_ids": list(run_ids), "reason": str(reason)}
     return len(await database.fetch(connection, "runs.stop_open", parameters))
 
