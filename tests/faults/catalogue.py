@@ -115,6 +115,7 @@ def _silence_watch(scene: Scene, number: int) -> bool:
     del number
     scene.wire = scene.wire or Wire(scene.arena)
     victim = scene.join(CLOCKHAND_KUBECONFIG=str(scene.wire.kubeconfig), CLOCKHAND_TEST_STALL="1")
+    scene.arena.deal(scene.fleet, [victim.name])
     scene.make_due()
     scene.wait_running(held_by=victim.name)
     return scene.wire.hush() > 0
