@@ -76,6 +76,7 @@ SKIPS: Mapping[SkipReason, str] = {
     SkipReason.FORBID: "`concurrencyPolicy: Forbid`, and a run was live.",
     SkipReason.QUEUE_FULL: "`queueLimit` runs were waiting already.",
     SkipReason.SUSPENDED: "The job was suspended.",
+    SkipReason.PAUSED: "The job was paused after too many dead runs in a row.",
     SkipReason.EDITED: "The job could not fire under a spec that an edit has replaced since.",
 }
 

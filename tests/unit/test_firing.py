@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies
 
 from clockhand.domain import admission, firing, spec, states
+from clockhand.domain import times as due_times
 from clockhand.domain.spec import CatchUpPolicy as Policy
 from clockhand.domain.spec import ConcurrencyPolicy as Concurrency
 from clockhand.domain.states import RunState as S
@@ -52,7 +53,9 @@ def decide(
     plan: spec.JobSpec, *, minutes: int, seconds: int = 1, runs: Sequence[admission.LiveRun] = ()
 ) -> firing.Firing:
     """Fires the slots of minutes 0 to `minutes`, `seconds` after the last."""
-    return firing.fire(plan, next_slot_at=NOON, live=runs, now=minute(minutes) + timedelta(seconds=seconds))
+    return firing.fire(
+        plan, origin=due_times.ANYBODY, next_slot_at=NOON, live=runs, now=minute(minutes) + timedelta(seconds=seconds)
+    )
 
 
 def shown(fired: firing.Firing) -> tuple[list[tuple[int, S]], list[tuple[int, int, int, Why]]]:
@@ -213,7 +216,7 @@ def test_a_queue_has_a_limit(
 
 
 def test_a_year_of_missed_minutes_is_counted_not_walked() -> None:
-    fired = firing.fire(job(), next_slot_at=NOON, live=(), now=NOON + timedelta(days=365))
+    fired = firing.fire(job(), origin=due_times.ANYBODY, next_slot_at=NOON, live=(), now=NOON + timedelta(days=365))
     [skip] = fired.skips
     assert skip.count == 365 * 24 * 60
     assert fired.last_slot_at == NOON + timedelta(days=365)
@@ -237,12 +240,14 @@ running = strategies.lists(strategies.sampled_from(sorted(states.LIVE)), max_siz
 def test_every_due_slot_runs_or_is_skipped_once(
     plan: spec.JobSpec, found: tuple[admission.LiveRun, ...], start: int, late: int
 ) -> None:
-    times = plan.due()
+    times = plan.due(due_times.ANYBODY)
     first = times.next_after(NOON + timedelta(seconds=start))
+    assert first is not None
     now = first + timedelta(seconds=late)
-    fired = firing.fire(plan, next_slot_at=first, live=found, now=now)
+    fired = firing.fire(plan, origin=due_times.ANYBODY, next_slot_at=first, live=found, now=now)
     just_before = first - timedelta(milliseconds=1)
     assert len(fired.slots) + sum(skip.count for skip in fired.skips) == times.count_between(just_before, now)
+    assert fired.next_slot_at is not None
     assert first <= fired.last_slot_at <= now < fired.next_slot_at
     assert fired.next_slot_at == times.next_after(now)
     instants = [slot.scheduled_at for slot in fired.slots]
@@ -258,12 +263,13 @@ def test_every_due_slot_runs_or_is_skipped_once(
 @hypothesis.given(plans, strategies.lists(strategies.integers(0, 4000), min_size=1, max_size=6))
 @hypothesis.settings(deadline=None, max_examples=100)
 def test_pass_after_pass_the_mark_only_rises_and_leaves_no_hole(plan: spec.JobSpec, waits: list[int]) -> None:
-    times = plan.due()
+    times = plan.due(due_times.ANYBODY)
     began, following = NOON, times.next_after(NOON)
     due, done, mark, now = 0, 0, NOON, NOON
     for wait in waits:
+        assert following is not None
         now = max(now, following) + timedelta(seconds=wait)
-        fired = firing.fire(plan, next_slot_at=following, live=(), now=now)
+        fired = firing.fire(plan, origin=due_times.ANYBODY, next_slot_at=following, live=(), now=now)
         done += len(fired.slots) + sum(skip.count for skip in fired.skips)
         assert fired.last_slot_at > mark
         mark, following = fired.last_slot_at, fired.next_slot_at

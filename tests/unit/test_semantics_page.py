@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from clockhand import errors
-from clockhand.domain import admission, firing, schedule, spec, states, verdict
+from clockhand.domain import admission, firing, schedule, spec, states, times, verdict
 from clockhand.domain.spec import CatchUpPolicy, ConcurrencyPolicy
 from clockhand.domain.states import RunState as S
 from clockhand.domain.states import SkipReason
@@ -34,10 +34,10 @@ def test_a_backward_range_is_told_what_to_write_instead() -> None:
     ],
 )
 def test_half_past_two_in_berlin_when_clocks_change(midnight: str, due: str) -> None:
-    times = schedule.parse("30 2 * * *", zone="Europe/Berlin")
-    found = times.next_after(datetime.fromisoformat(midnight).astimezone(UTC))
+    berlin = schedule.parse("30 2 * * *", zone="Europe/Berlin")
+    found = berlin.next_after(datetime.fromisoformat(midnight).astimezone(UTC))
     assert found == datetime.fromisoformat(due)
-    assert times.next_after(found) - found > timedelta(hours=22)
+    assert berlin.next_after(found) - found > timedelta(hours=22)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_outage_from_half_past_ten_to_ten_past_two(
     policy: CatchUpPolicy, limit: int, ran: list[str], skipped: int
 ) -> None:
     job = spec.JobSpec(schedule=HOURLY, catch_up=spec.CatchUp(policy=policy, limit=limit))
-    fired = firing.fire(job, next_slot_at=at("11:00"), live=(), now=at("14:10"))
+    fired = firing.fire(job, origin=times.ANYBODY, next_slot_at=at("11:00"), live=(), now=at("14:10"))
     assert [slot.scheduled_at for slot in fired.slots] == [at(clock) for clock in ran]
     assert [(skip.count, skip.reason) for skip in fired.skips] == [(skipped, SkipReason.CATCH_UP)]
     # one row for all of them, and the second of two waits for the first
@@ -64,7 +64,7 @@ def test_seven_minutes_every_five_under_forbid() -> None:
     running = (admission.LiveRun(uuid.UUID(int=1), S.RUNNING, at("12:00")),)
     outcomes: dict[str, list[str]] = {}
     for clock, live in (("12:00", ()), ("12:05", running), ("12:10", ())):
-        fired = firing.fire(job, next_slot_at=at(clock), live=live, now=at(clock))
+        fired = firing.fire(job, origin=times.ANYBODY, next_slot_at=at(clock), live=live, now=at(clock))
         outcomes[clock] = [*(slot.state for slot in fired.slots), *(skip.reason for skip in fired.skips)]
     assert outcomes == {"12:00": [S.QUEUED], "12:05": [SkipReason.FORBID], "12:10": [S.QUEUED]}
 

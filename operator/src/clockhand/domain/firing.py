@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from clockhand.domain import admission, schedule, spec, states
+from clockhand.domain import admission, spec, states
+from clockhand.domain import times as due_times
 
 MISSED_AFTER = timedelta(seconds=60)
 
@@ -42,19 +43,27 @@ class Firing:
     slots: tuple[Slot, ...]
     skips: tuple[Skip, ...]
     last_slot_at: datetime
-    next_slot_at: datetime
+    next_slot_at: datetime | None
+    """None: no slot comes any more."""
     replaces: bool
     """Every live run is to be cancelled or stopped first."""
 
 
-def fire(job: spec.JobSpec, *, next_slot_at: datetime, live: Sequence[admission.LiveRun], now: datetime) -> Firing:
+def fire(
+    job: spec.JobSpec,
+    *,
+    origin: due_times.Origin,
+    next_slot_at: datetime,
+    live: Sequence[admission.LiveRun],
+    now: datetime,
+) -> Firing:
     """Decides over every slot of `job` from `next_slot_at`, the oldest due one, up to `now`.
 
     `live` are the job's live runs. Raises InvalidInput where the schedule cannot be evaluated.
     """
-    times = job.due()
+    times = job.due(origin)
     following = times.next_after(next_slot_at)
-    if following > now:
+    if following is None or following > now:
         newest, due = next_slot_at, 1
     else:
         just_before = next_slot_at - timedelta(milliseconds=1)
@@ -76,7 +85,7 @@ def fire(job: spec.JobSpec, *, next_slot_at: datetime, live: Sequence[admission.
 
 def _caught_up(
     job: spec.JobSpec,
-    times: schedule.Schedule,
+    times: due_times.Times,
     *,
     oldest: datetime,
     newest: datetime,
@@ -91,7 +100,7 @@ def _caught_up(
 
 
 def _not_chosen(
-    times: schedule.Schedule, *, oldest: datetime, newest: datetime, due: int, chosen: tuple[datetime, ...]
+    times: due_times.Times, *, oldest: datetime, newest: datetime, due: int, chosen: tuple[datetime, ...]
 ) -> tuple[Skip, ...]:
     left = due - len(chosen)
     if left == 0:

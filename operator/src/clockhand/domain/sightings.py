@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import conditions
+from clockhand.domain import conditions, times
 from clockhand.domain import spec as specs
 
 MAX_NAME = 63
@@ -146,7 +146,7 @@ def _read(sighting: Sighting, after: datetime) -> Reading:
         payload_json=msgspec.json.encode(job.payload).decode(),
         template_json=None if template is None else template.decode(),
         template_hash=None if template is None else hashlib.sha256(template).digest(),
-        first_slot_at=job.due().next_after(after),
+        first_slot_at=job.due(times.Origin(sighting.uid, sighting.created_at)).next_after(after),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import documents, fields
+from clockhand.domain import documents, fields, times
 from clockhand.domain import schedule as schedules
 from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
 from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
@@ -94,7 +94,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pod_retention: PodRetention = PodRetention()
     template: dict[str, object] | None = None
 
-    def due(self) -> schedules.Schedule:
+    def due(self, origin: times.Origin) -> times.Times:
         """When the job falls due."""
         return schedules.parse(
             self.schedule, zone=self.time_zone, gap=self.dst.gap.value, overlap=self.dst.overlap.value
@@ -111,7 +111,7 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     job = msgspec.convert(document, JobSpec)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
         raise errors.InvalidInput("spec.retry.backoff.maxSeconds", "must not be less than initialSeconds")
-    job.due()
+    job.due(times.ANYBODY)
     return job
 
 

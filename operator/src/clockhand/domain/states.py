@@ -52,6 +52,7 @@ class SkipReason(enum.StrEnum):
     FORBID = "Forbid"  # concurrencyPolicy Forbid, and a run was live
     QUEUE_FULL = "QueueFull"  # more than queueLimit runs wait already
     SUSPENDED = "Suspended"
+    PAUSED = "Paused"  # after pauseAfterFailures dead runs in a row
     EDITED = "Edited"  # due under a spec that an edit replaced
 
 

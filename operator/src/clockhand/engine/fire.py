@@ -69,7 +69,9 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
     for job in due:
         try:
             plan = specs.of(job.spec)
-            decided = firing.fire(plan, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now)
+            decided = firing.fire(
+                plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now
+            )
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await _park(connection, job, error, now=now)
             continue

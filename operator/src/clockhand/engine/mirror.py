@@ -360,12 +360,13 @@ def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
         return None
     reason = states.SkipReason.SUSPENDED if row.suspended else states.SkipReason.EDITED
     try:
-        times = stored_specs.of(row.spec).due()
+        times = stored_specs.of(row.spec).due(row.origin)
         count = times.count_between(row.last_slot_at, now)
         last = times.last_before_or_at(now, after=row.last_slot_at)
-        if not count or last is None:
+        first = times.next_after(row.last_slot_at)
+        if not count or first is None or last is None:
             return None
-        return firing.NewSkip(row.job_id, times.next_after(row.last_slot_at), last, count, reason)
+        return firing.NewSkip(row.job_id, first, last, count, reason)
     except (errors.InvalidInput, msgspec.MsgspecError):
         # parked since its schedule cannot be evaluated: no slot of it can be named
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from clockhand.domain import admission, states
+from clockhand.domain import admission, states, times
 from clockhand.store import database
 from clockhand.store import shards as leases
 
@@ -24,8 +24,13 @@ class DueJob:
     job_id: uuid.UUID
     owner: str
     name: str
+    created_at: datetime
     next_slot_at: datetime
     spec: str
+
+    @property
+    def origin(self) -> times.Origin:
+        return times.Origin(self.job_id, self.created_at)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Advance:
 
     job_id: uuid.UUID
     last_slot_at: datetime
-    next_slot_at: datetime
+    next_slot_at: datetime | None
 
 
 async def lock_due(
@@ -165,7 +170,7 @@ async def park(connection: database.Connection, *, job_id: uuid.UUID, sentence: 
 
 
 def _due(row: Any) -> DueJob:
-    return DueJob(row.job_id, row.owner, row.name, row.next_slot_at, row.spec)
+    return DueJob(row.job_id, row.owner, row.name, row.created_at, row.next_slot_at, row.spec)
 
 
 def _dumps(value: object) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from clockhand.domain import times
 from clockhand.store import database
 
 NO_JOB = UUID(int=0)
@@ -36,6 +37,7 @@ class Locked:
     owner: str
     name: str
     shard: int
+    created_at: datetime
     generation: int
     resource_version: int
     last_slot_at: datetime
@@ -45,6 +47,10 @@ class Locked:
     deleted: bool
     spec: str
     template_hash: bytes | None
+
+    @property
+    def origin(self) -> times.Origin:
+        return times.Origin(self.job_id, self.created_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ def _locked(row: Any) -> Locked:
         owner=row.owner,
         name=row.name,
         shard=row.shard,
+        created_at=row.created_at,
         generation=row.generation,
         resource_version=row.resource_version,
         last_slot_at=row.last_slot_at,

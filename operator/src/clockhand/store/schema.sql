@@ -25,6 +25,7 @@ CREATE TYPE public.skip_reason AS ENUM (
     'Forbid',
     'QueueFull',
     'Suspended',
+    'Paused',
     'Edited'
 );
 
@@ -66,6 +67,28 @@ ALTER TABLE public.audit ALTER COLUMN audit_id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE public.backfills (
+    backfill_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    owner text NOT NULL COLLATE pg_catalog."C",
+    job_name text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    shard smallint NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone NOT NULL,
+    newest_first boolean DEFAULT false NOT NULL,
+    concurrency integer DEFAULT 1 NOT NULL,
+    reached_at timestamp with time zone,
+    made bigint DEFAULT 0 NOT NULL,
+    passed bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled boolean DEFAULT false NOT NULL,
+    CONSTRAINT backfills_check CHECK ((from_at <= to_at)),
+    CONSTRAINT backfills_concurrency_check CHECK ((concurrency > 0))
+)
+WITH (fillfactor='70');
+
 CREATE SEQUENCE public.claim_count
     START WITH 1
     INCREMENT BY 1
@@ -93,6 +116,9 @@ CREATE TABLE public.installation (
     epoch integer DEFAULT 1 NOT NULL,
     timeline text NOT NULL,
     last_change bigint DEFAULT 0 NOT NULL,
+    zone_version text COLLATE pg_catalog."C",
+    clock_step interval,
+    clock_noticed_at timestamp with time zone,
     CONSTRAINT installation_one_check CHECK (one)
 );
 
@@ -122,6 +148,7 @@ CREATE TABLE public.job_status (
     last_scheduled_at timestamp with time zone,
     last_success_at timestamp with time zone,
     consecutive_failures integer DEFAULT 0 NOT NULL,
+    last_manual_success_at timestamp with time zone,
     conditions jsonb DEFAULT '[]'::jsonb NOT NULL,
     dirty_at timestamp with time zone,
     urgent boolean DEFAULT false NOT NULL,
@@ -144,11 +171,16 @@ CREATE TABLE public.jobs (
     next_slot_at timestamp with time zone,
     next_run_at timestamp with time zone,
     suspended boolean DEFAULT false NOT NULL,
+    paused_at timestamp with time zone,
     parked text,
     deleted_at timestamp with time zone,
+    zone text COLLATE pg_catalog."C",
+    ttl_seconds integer,
+    expires_at timestamp with time zone,
     CONSTRAINT jobs_check CHECK (((next_run_at IS NULL) = (next_slot_at IS NULL))),
     CONSTRAINT jobs_check1 CHECK (((next_slot_at IS NULL) OR (next_slot_at > last_slot_at))),
-    CONSTRAINT jobs_check2 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
+    CONSTRAINT jobs_check2 CHECK (((next_run_at IS NULL) OR (next_run_at >= next_slot_at))),
+    CONSTRAINT jobs_check3 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (paused_at IS NOT NULL) OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
     CONSTRAINT jobs_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
 )
 WITH (fillfactor='80');
@@ -204,7 +236,8 @@ CREATE TABLE public.owners (
 CREATE TABLE public.replicas (
     replica text NOT NULL COLLATE pg_catalog."C",
     started_at timestamp with time zone NOT NULL,
-    last_seen timestamp with time zone NOT NULL
+    last_seen timestamp with time zone NOT NULL,
+    zone_version text COLLATE pg_catalog."C"
 )
 WITH (fillfactor='50');
 
@@ -356,6 +389,12 @@ ALTER TABLE ONLY public.attempts
 ALTER TABLE ONLY public.audit
     ADD CONSTRAINT audit_pkey PRIMARY KEY (audit_id);
 
+ALTER TABLE ONLY public.backfills
+    ADD CONSTRAINT backfills_owner_name_key UNIQUE (owner, name);
+
+ALTER TABLE ONLY public.backfills
+    ADD CONSTRAINT backfills_pkey PRIMARY KEY (backfill_id);
+
 ALTER TABLE ONLY public.duty_leases
     ADD CONSTRAINT duty_leases_pkey PRIMARY KEY (duty);
 
@@ -406,6 +445,8 @@ ALTER TABLE ONLY public.skips
 
 CREATE INDEX audit_by_owner ON public.audit USING btree (owner, at DESC);
 
+CREATE INDEX backfills_open ON public.backfills USING btree (shard) WHERE (ended_at IS NULL);
+
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (stored_at);
 
 CREATE INDEX job_specs_by_job ON public.job_specs USING btree (job_id);
@@ -416,9 +457,15 @@ CREATE INDEX job_status_urgent ON public.job_status USING btree (shard, dirty_at
 
 CREATE INDEX jobs_by_name ON public.jobs USING btree (owner, name);
 
+CREATE INDEX jobs_by_zone ON public.jobs USING btree (zone, job_id) WHERE (zone IS NOT NULL);
+
 CREATE INDEX jobs_deleted ON public.jobs USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
 
 CREATE INDEX jobs_due ON public.jobs USING btree (shard, next_run_at) WHERE (next_run_at IS NOT NULL);
+
+CREATE INDEX jobs_finished ON public.jobs USING btree (shard, expires_at) WHERE ((ttl_seconds IS NOT NULL) AND (next_run_at IS NULL));
+
+CREATE INDEX jobs_paused ON public.jobs USING btree (shard) WHERE (paused_at IS NOT NULL);
 
 CREATE INDEX live_runs_attempt_deadline ON public.live_runs USING btree (shard, deadline_at) WHERE ((deadline_at IS NOT NULL) AND (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state])));
 

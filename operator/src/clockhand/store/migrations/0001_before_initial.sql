@@ -5,7 +5,7 @@ CREATE TYPE run_state AS ENUM (
     'Blocked', 'Queued', 'Claimed', 'Running', 'Stopping', 'Retrying',
     'Succeeded', 'Dead', 'Cancelled', 'Unknown');
 CREATE TYPE run_kind AS ENUM ('Slot', 'Manual', 'Backfill');
-CREATE TYPE skip_reason AS ENUM ('CatchUp', 'Deadline', 'Forbid', 'QueueFull', 'Suspended', 'Edited');
+CREATE TYPE skip_reason AS ENUM ('CatchUp', 'Deadline', 'Forbid', 'QueueFull', 'Suspended', 'Paused', 'Edited');
 
 -- One row. The epoch rises when the database may have gone back in time (promotion, restore), so that what grew from it
 -- (fencing tokens, resource versions) never repeats.
@@ -13,7 +13,10 @@ CREATE TABLE installation (
     one             boolean PRIMARY KEY DEFAULT true CHECK (one),
     epoch           int NOT NULL DEFAULT 1,
     timeline        text NOT NULL,
-    last_change     bigint NOT NULL DEFAULT 0
+    last_change     bigint NOT NULL DEFAULT 0,
+    zone_version    text COLLATE "C",            -- of the zone data under which the next slots were computed last
+    clock_step      interval,                    -- by how much the database's clock jumped; NULL while it is trusted
+    clock_noticed_at timestamptz                 -- by the clock after the jump
 );
 INSERT INTO installation (timeline) VALUES (substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
 
@@ -28,7 +31,8 @@ CREATE TABLE owners (
 CREATE TABLE replicas (
     replica         text COLLATE "C" PRIMARY KEY,
     started_at      timestamptz NOT NULL,
-    last_seen       timestamptz NOT NULL
+    last_seen       timestamptz NOT NULL,
+    zone_version    text COLLATE "C"             -- of its zone data
 ) WITH (fillfactor = 50);
 
 -- The generation rises at every take-over; a holder whose generation is old writes nothing.
@@ -62,7 +66,8 @@ CREATE TABLE job_specs (
 );
 CREATE INDEX job_specs_by_job ON job_specs (job_id);
 
--- Narrow: what firing needs. next_run_at is NULL where nothing is due ever (suspended, invalid, deleted).
+-- Narrow: what firing needs. next_run_at is the next slot's instant plus the job's jitter. It is NULL where nothing is due
+-- ever: suspended, paused, invalid, deleted, or past its last slot.
 CREATE TABLE jobs (
     job_id          uuid PRIMARY KEY,
     owner           text COLLATE "C" NOT NULL REFERENCES owners,
@@ -77,14 +82,23 @@ CREATE TABLE jobs (
     next_slot_at    timestamptz,
     next_run_at     timestamptz,
     suspended       boolean NOT NULL DEFAULT false,
+    paused_at       timestamptz,                 -- after too many dead runs in a row
     parked          text,
     deleted_at      timestamptz,
+    zone            text COLLATE "C",            -- of a schedule whose slots follow zone data
+    ttl_seconds     int,                         -- of a one-shot: how long its object stays after its run
+    expires_at      timestamptz,                 -- the end of that time, once its run is over
     CHECK ((next_run_at IS NULL) = (next_slot_at IS NULL)),
     CHECK (next_slot_at IS NULL OR next_slot_at > last_slot_at),
-    CHECK (next_run_at IS NULL OR NOT (suspended OR parked IS NOT NULL OR deleted_at IS NOT NULL))
+    CHECK (next_run_at IS NULL OR next_run_at >= next_slot_at),
+    CHECK (next_run_at IS NULL
+           OR NOT (suspended OR paused_at IS NOT NULL OR parked IS NOT NULL OR deleted_at IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX jobs_due ON jobs (shard, next_run_at) WHERE next_run_at IS NOT NULL;
 CREATE INDEX jobs_by_name ON jobs (owner, name);
+CREATE INDEX jobs_paused ON jobs (shard) WHERE paused_at IS NOT NULL;
+CREATE INDEX jobs_by_zone ON jobs (zone, job_id) WHERE zone IS NOT NULL;
+CREATE INDEX jobs_finished ON jobs (shard, expires_at) WHERE ttl_seconds IS NOT NULL AND next_run_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 
 -- What the object's status shows. dirty_at is set by whatever changes it and cleared by the status writer.
@@ -94,6 +108,7 @@ CREATE TABLE job_status (
     last_scheduled_at timestamptz,
     last_success_at timestamptz,
     consecutive_failures int NOT NULL DEFAULT 0,
+    last_manual_success_at timestamptz,          -- what ends a pause
     conditions      jsonb NOT NULL DEFAULT '[]',
     dirty_at        timestamptz,
     urgent          boolean NOT NULL DEFAULT false,
@@ -102,6 +117,29 @@ CREATE TABLE job_status (
 ) WITH (fillfactor = 70);
 CREATE INDEX job_status_dirty ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL;
 CREATE INDEX job_status_urgent ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL AND urgent;
+
+-- Past slots that somebody wants to run, made into runs a few at a time. The row stays as the record.
+CREATE TABLE backfills (
+    backfill_id     uuid PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    owner           text COLLATE "C" NOT NULL,
+    job_name        text COLLATE "C" NOT NULL,
+    name            text COLLATE "C" NOT NULL,   -- of the object that asked for it
+    shard           smallint NOT NULL,
+    from_at         timestamptz NOT NULL,
+    to_at           timestamptz NOT NULL,
+    newest_first    boolean NOT NULL DEFAULT false,
+    concurrency     int NOT NULL DEFAULT 1 CHECK (concurrency > 0),
+    reached_at      timestamptz,                 -- the slot that was looked at last
+    made            bigint NOT NULL DEFAULT 0,   -- runs
+    passed          bigint NOT NULL DEFAULT 0,   -- slots that had a run already
+    created_at      timestamptz NOT NULL,
+    ended_at        timestamptz,                 -- every slot was looked at and every run is over
+    cancelled       boolean NOT NULL DEFAULT false,
+    CHECK (from_at <= to_at),
+    UNIQUE (owner, name)
+) WITH (fillfactor = 70);
+CREATE INDEX backfills_open ON backfills (shard) WHERE ended_at IS NULL;
 
 CREATE TABLE live_runs (
     run_id          uuid PRIMARY KEY,

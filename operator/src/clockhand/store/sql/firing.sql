@@ -1,10 +1,10 @@
 -- name: lock_due
 -- Due jobs of the given shards: one index probe a shard, so that a long backlog in one costs the others nothing.
-SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.last_slot_at, due.next_slot_at,
+SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
        job_specs.spec::text AS spec
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 CROSS JOIN LATERAL (
-    SELECT job_id, owner, name, shard, labels, spec_id, last_slot_at, next_slot_at
+    SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at
     FROM jobs
     WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s
     ORDER BY next_run_at
@@ -15,7 +15,8 @@ LIMIT %(batch)s;
 
 -- name: lock_jobs
 -- The named jobs that have a due slot, in one order for everybody, so that two transactions cannot wait for each other.
-SELECT job_id, owner, name, shard, labels, spec_id, last_slot_at, next_slot_at, spec::text AS spec, next_run_at
+SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, spec::text AS spec,
+       next_run_at
 FROM jobs JOIN job_specs USING (job_id, spec_id)
 WHERE job_id = ANY(%(job_ids)s) AND next_run_at <= %(before)s
 ORDER BY job_id

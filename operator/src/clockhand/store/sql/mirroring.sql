@@ -6,7 +6,7 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]);
 
 -- name: lock
 -- In one order for everybody, so that two transactions cannot wait for each other.
-SELECT j.job_id, j.owner, j.name, j.shard, j.generation, j.resource_version, j.last_slot_at, j.next_slot_at,
+SELECT j.job_id, j.owner, j.name, j.shard, j.created_at, j.generation, j.resource_version, j.last_slot_at, j.next_slot_at,
        j.suspended, j.parked, j.deleted_at, s.spec::text AS spec, s.template_hash
 FROM jobs j JOIN job_specs s USING (spec_id)
 WHERE j.job_id = ANY(%(job_ids)s::uuid[])
