@@ -43,21 +43,7 @@ TOP_LEVEL = [
     "handler",
     "pool",
 ]
-TO_COME = [
-    "schedules",
-    "every",
-    "at",
-    "dst.gap",
-    "dst.overlap",
-    "startAt",
-    "endAt",
-    "jitterSeconds",
-    "concurrencyGroup",
-    "pauseAfterFailures",
-    "ttlSecondsAfterFinished",
-    "handler",
-    "pool",
-]
+TO_COME = ["concurrencyGroup", "handler", "pool"]
 
 
 def test_table_holds_every_field_once() -> None:
@@ -109,10 +95,10 @@ def test_default_asks_for_the_right_type() -> None:
 
 
 def test_sentence_on_a_field_to_come_is_one_for_parser_and_schema() -> None:
-    row = fields.by_path()["every"]
-    assert row.not_yet() == "is not supported by this release yet: use spec.schedule"
+    row = fields.by_path()["handler"]
+    assert row.not_yet() == "is not supported by this release yet: use spec.template"
     with pytest.raises(Exception, match=re.escape(row.not_yet())):
-        documents.check({"every": "90m"})
+        documents.check({"handler": "mail"})
 
 
 def test_design_defaults() -> None:

@@ -32,6 +32,10 @@ def without(name: str, **values: object) -> Json:
     return {key: value for key, value in job(**values).items() if key != name}
 
 
+def when(**values: object) -> Json:
+    return without("schedule", **values)
+
+
 def pod(**values: object) -> Json:
     return job(template={"spec": {"containers": CONTAINERS, **values}})
 
@@ -50,20 +54,31 @@ REFUSED: list[tuple[Json, str, str]] = [
     ({}, "spec", ONE_WHEN),
     (without("schedule"), "spec", ONE_WHEN),
     (without("template"), "spec", ONE_WHAT),
-    (without("schedule", every="90m"), "spec.every", LATER + "use spec.schedule"),
-    (without("schedule", at="2027-01-01T00:00:00Z"), "spec.at", LATER + "use spec.schedule"),
-    (without("schedule", schedules=["@daily"]), "spec.schedules", LATER + "use spec.schedule"),
     (without("template", handler="mail"), "spec.handler", LATER + "use spec.template"),
-    (job(at="2027-01-01T00:00:00Z"), "spec.at", LATER + "use spec.schedule"),
+    (job(at="2027-01-01T00:00:00Z"), "spec", ONE_WHEN),
     (job(pool="mailers"), "spec.pool", LATER + "use spec.template"),
-    (job(startAt="2027-01-01T00:00:00Z"), "spec.startAt", LATER),
-    (job(endAt="2027-01-01T00:00:00Z"), "spec.endAt", LATER),
-    (job(jitterSeconds=30), "spec.jitterSeconds", LATER + "leave it at 0"),
-    (job(dst={"gap": "Skip"}), "spec.dst.gap", LATER + "leave it at RunAfter"),
-    (job(dst={"overlap": "Both"}), "spec.dst.overlap", LATER + "leave it at First"),
     (job(concurrencyGroup="exports"), "spec.concurrencyGroup", LATER + "leave it out"),
-    (job(pauseAfterFailures=3), "spec.pauseAfterFailures", LATER + "leave it out"),
-    (job(ttlSecondsAfterFinished=3), "spec.ttlSecondsAfterFinished", LATER + "leave it out"),
+    (when(every="90"), "spec.every", "is not an interval: write whole days, hours, minutes and seconds"),
+    (when(every="30m1h"), "spec.every", "in that order, such as 90m, 1h30m or 7d"),
+    (when(every="0s"), "spec.every", "is no time at all: write 1s or more"),
+    (when(every="9999d"), "spec.every", "is longer than 3650d"),
+    (when(at="tomorrow"), "spec.at", "is not an instant: write date, time and offset"),
+    (when(at="2027-01-01T00:00:00"), "spec.at", "is not an instant: write date, time and offset"),
+    (when(at="2027-02-30T00:00:00Z"), "spec.at", "is not an instant: write date, time and offset"),
+    (when(at="2027-01-01T00:00:00.0001Z"), "spec.at", "is not an instant: write date, time and offset"),
+    (when(at="1969-12-31T23:59:59Z"), "spec.at", "lies before 1970"),
+    (when(schedules=[]), "spec.schedules", "must not be empty"),
+    (when(schedules=["@daily", "60 * * * *"]), "spec.schedules[1]", "write a number from 0 to 59"),
+    (when(schedules=["@daily"] * 65), "spec.schedules", "must be at most 64 items"),
+    (when(every="90m", timeZone="Europe/Berlin"), "spec.timeZone", "is for spec.schedule: leave it out"),
+    (when(at="2027-01-01T00:00:00Z", dst={"gap": "Skip"}), "spec.dst", "is for spec.schedule: leave it out"),
+    (when(at="2027-01-01T00:00:00Z", startAt="2027-01-01T00:00:00Z"), "spec.startAt", "leave it out"),
+    (when(at="2027-01-01T00:00:00Z", endAt="2027-01-01T00:00:00Z"), "spec.endAt", "leave it out"),
+    (job(startAt="soon"), "spec.startAt", "is not an instant"),
+    (job(startAt="2027-01-02T00:00:00Z", endAt="2027-01-01T00:00:00Z"), "spec.endAt", "lies before spec.startAt"),
+    (job(ttlSecondsAfterFinished=3), "spec.ttlSecondsAfterFinished", "is only for a job with spec.at"),
+    (job(pauseAfterFailures=0), "spec.pauseAfterFailures", "must be at least 1"),
+    (job(jitterSeconds=-1), "spec.jitterSeconds", "must be at least 0"),
     (job(schedule="0 0 30 2 *"), "spec.schedule", "names a date that never comes"),
     (job(schedule="0 0 12 * * *"), "spec.schedule", "has 6 fields where 5 are needed"),
     (job(schedule="0 22-2 * * *"), "spec.schedule", "write 22-23,0-2"),

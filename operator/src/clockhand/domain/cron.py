@@ -11,12 +11,14 @@ import calendar
 import datetime
 import itertools
 import re
+import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from clockhand import errors
+from clockhand.domain import hashing
 
 FIELD = "spec.schedule"
 DAY = 86_400
@@ -35,6 +37,8 @@ _TOKEN = re.compile(r"(?:(?P<star>\*)|(?P<low>[0-9a-z]+)(?:-(?P<high>[0-9a-z]+))
 _NEAREST = re.compile(r"(?:(?P<day>[0-9]+)|(?P<last>l))w")
 _NTH = re.compile(r"(?P<weekday>[0-9a-z]+)#(?P<nth>[0-9]+)")
 _LAST_WEEKDAY = re.compile(r"l(?P<after>[0-7])|(?P<before>[0-7]|sun|mon|tue|wed|thu|fri|sat)l")
+_OWN = re.compile(r"h(?:\((?P<low>[0-9a-z]+)-(?P<high>[0-9a-z]+)\))?(?:/(?P<step>[0-9]+))?")
+_HAS_OWN = re.compile(r"(?:^|[\s,])h(?![a-z])", re.ASCII | re.IGNORECASE)
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
@@ -80,6 +84,22 @@ class _Axis:
             raise _wrong(self._unwrapped(token, low_word=match["low"], high_word=match["high"]))
         return range(low, high + 1, step)
 
+    def own(self, token: str, job_id: uuid.UUID) -> str:
+        """An H as the plain token that it is for this job."""
+        match = _OWN.fullmatch(token)
+        if match is None:
+            raise _wrong(f'"{token}" is not a {self.name}: write H, H/n, H(a-b) or H(a-b)/n')
+        low, high = self.low, 28 if self is _DAY else self._top()  # each month has a 28th
+        if match["low"]:
+            low, high = self.number(match["low"]), self.number(match["high"])
+        if low > high:
+            raise _wrong(f'"{token}" runs backwards: write H({match["high"]}-{match["low"]})')
+        step = high - low + 1 if match["step"] is None else int(match["step"])
+        if step == 0:
+            raise _wrong(f'the step of "{token}" is 0: write a step of 1 or more, or leave it out')
+        start = low + hashing.below(min(step, high - low + 1), job_id=job_id, name=f"H {self.name}")
+        return f"{start}-{high}/{step}" if match["step"] else str(start)
+
     def _top(self) -> int:
         return 6 if self is _WEEKDAY else self.high
 
@@ -95,6 +115,7 @@ _HOUR = _Axis("hour", 0, 23)
 _DAY = _Axis("day of month", 1, 31)
 _MONTH = _Axis("month", 1, 12, _MONTH_NAMES)
 _WEEKDAY = _Axis("day of week", 0, 7, _WEEKDAY_NAMES)
+_AXES = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +252,18 @@ def read(expression: str) -> Cron:
     return cron
 
 
+def settle(expression: str, job_id: uuid.UUID) -> str:
+    """The expression with each H as what it is for this job; without an H the expression itself."""
+    if _HAS_OWN.search(expression) is None:
+        return expression
+    texts = _split(expression)
+    return " ".join(_settle(axis, text, job_id) for axis, text in zip(_AXES, texts, strict=True))
+
+
+def _settle(axis: _Axis, text: str, job_id: uuid.UUID) -> str:
+    return ",".join(axis.own(token, job_id) if token.startswith("h") else token for token in text.split(","))
+
+
 def walkable(days: Days) -> tuple[str, ...]:
     """Plain expressions for midnight whose union is these days, without forms that libraries read differently.
 
@@ -265,7 +298,7 @@ def _split(expression: str) -> list[str]:
 
 def _named(text: str) -> str:
     if text.startswith("@every"):
-        raise _wrong("@every is not a schedule: write a cron expression such as */30 * * * *")
+        raise _wrong("@every is not a schedule: set spec.every instead, as in every: 90m")
     if text == "@reboot":
         raise _wrong("@reboot has no meaning in a cluster: write the time at which to run, such as 0 2 * * *")
     if text not in _NAMED:
@@ -285,7 +318,7 @@ def _tokens(axis: _Axis, text: str) -> list[str]:
         raise _wrong(f'the {axis.name} "{text}" has a comma with nothing beside it: leave that comma out')
     for token in tokens:
         if re.match(r"[hr](?:\(|/|$)", token):
-            raise _wrong(f'"{token}" is not supported yet: write a fixed {axis.name}')
+            raise _wrong(f'"{token}" is not a fixed {axis.name}: write a number, or H for a value of the job\'s own')
         if token.startswith(("+", "-")):
             raise _wrong(f'"{token}" has a sign: write a plain {axis.name}')
     return tokens

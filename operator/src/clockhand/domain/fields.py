@@ -19,7 +19,6 @@ _TEN_YEARS = 315_360_000
 _YEAR = 31_536_000
 _MONTH = 2_592_000
 _DAY = 86_400
-_USE_SCHEDULE = "use spec.schedule"
 _LEAVE_OUT = "leave it out"
 
 
@@ -120,11 +119,9 @@ def _integer(path: str, text: str, *, low: int, high: int, default: int | None =
     return Field(path=path, kind=Kind.INTEGER, text=text, low=low, high=high, default=default)
 
 
-def _choice(
-    path: str, text: str, *, values: type[enum.StrEnum], default: str | None, later: str | None = None
-) -> Field:
+def _choice(path: str, text: str, *, values: type[enum.StrEnum], default: str | None) -> Field:
     names = tuple(value.value for value in values)
-    return Field(path=path, kind=Kind.STRING, text=text, enum=names, default=default, later=later)
+    return Field(path=path, kind=Kind.STRING, text=text, enum=names, default=default)
 
 
 def _object(path: str, text: str) -> Field:
@@ -132,18 +129,21 @@ def _object(path: str, text: str) -> Field:
 
 
 _WHEN = (
-    _string("schedule", "Five cron fields, or @hourly, @daily, @weekly, @monthly, @yearly.", high=256),
+    _string(
+        "schedule",
+        "Five cron fields, or @hourly, @daily, @weekly, @monthly, @yearly; H is a value of the job's own.",
+        high=256,
+    ),
     Field(
         path="schedules",
         kind=Kind.ARRAY,
         text="Several schedules; an instant that more than one names counts once.",
         low=1,
         high=64,
-        later=_USE_SCHEDULE,
     ),
     _string("schedules[]", "One of the schedules.", high=256),
-    _string("every", "A fixed interval, such as 90m.", high=32, later=_USE_SCHEDULE),
-    _string("at", "The one instant to run at.", high=64, later=_USE_SCHEDULE),
+    _string("every", "A fixed interval, such as 90m, counted from startAt or else from the job's creation.", high=32),
+    _string("at", "The one instant to run at, with its offset, such as 2026-12-24T18:00:00Z.", high=40),
     _string("timeZone", "The IANA time zone of the schedule.", high=64, default="UTC"),
     _object("dst", "What a schedule bound to a time of day does when clocks change."),
     _choice(
@@ -151,25 +151,22 @@ _WHEN = (
         "A skipped wall time: run straight after it, or not at all.",
         values=Gap,
         default=Gap.RUN_AFTER,
-        later="leave it at RunAfter",
     ),
     _choice(
         "dst.overlap",
         "A wall time that comes twice: run the first time, or both.",
         values=Overlap,
         default=Overlap.FIRST,
-        later="leave it at First",
     ),
-    _string("startAt", "No slot before this instant.", high=64, later="apply the object when it should start"),
-    _string("endAt", "No slot after this instant.", high=64, later="suspend or delete the object at its end"),
+    _string("startAt", "No slot before this instant; with every, the first slot.", high=40),
+    _string("endAt", "No slot after this instant.", high=40),
     Field(
         path="jitterSeconds",
         kind=Kind.INTEGER,
-        text="Start up to this much later, by a stable amount.",
+        text="Start up to this much later than the slot, by an amount of the job's own that stays the same.",
         default=0,
         low=0,
         high=_DAY,
-        later="leave it at 0",
     ),
     Field(path="suspend", kind=Kind.BOOLEAN, text="No slot falls due while true.", default=False),
     _integer(
@@ -284,21 +281,12 @@ _HOW = (
         high=_MONTH,
         default=900,
     ),
-    Field(
-        path="pauseAfterFailures",
-        kind=Kind.INTEGER,
-        text="Pause the job after this many dead runs in a row.",
-        low=1,
-        high=1_000,
-        later=_LEAVE_OUT,
-    ),
-    Field(
-        path="ttlSecondsAfterFinished",
-        kind=Kind.INTEGER,
-        text="Delete a one-shot this long after its run.",
+    _integer("pauseAfterFailures", "Pause the job after this many dead runs in a row.", low=1, high=1_000),
+    _integer(
+        "ttlSecondsAfterFinished",
+        "Delete a job with at this long after its run.",
         low=0,
         high=_YEAR,
-        later=_LEAVE_OUT,
     ),
 )
 

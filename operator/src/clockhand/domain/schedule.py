@@ -69,6 +69,10 @@ class Schedule:
         slots = itertools.islice(self._descending(_second(after) + 1, _second(until) + 1), n)
         return tuple(_moment(slot) for slot in reversed(list(slots)))
 
+    def descending(self, after: datetime.datetime, until: datetime.datetime) -> Iterator[datetime.datetime]:
+        """The slots in (after, until], latest first."""
+        return map(_moment, self._descending(_second(after) + 1, _second(until) + 1))
+
     def _descending(self, low: int, high: int) -> Iterator[int]:
         if high <= low:
             return

@@ -6,13 +6,16 @@ they are stored in columns of their own and are rendered, not interpreted.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import documents, fields, times
+from clockhand.domain import bounds, cron, documents, fields, hashing, instants, intervals, times
 from clockhand.domain import schedule as schedules
+from clockhand.domain import union as unions
 from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
 from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
 from clockhand.domain.fields import Delivery as Delivery
@@ -22,6 +25,12 @@ from clockhand.domain.fields import Overlap as Overlap
 from clockhand.domain.fields import RuleAction as RuleAction
 
 MAX_PAYLOAD_BYTES = 65_536
+MEANINGLESS = {
+    "every": "is for spec.schedule: leave it out, since spec.every counts real time",
+    "at": "is for spec.schedule: leave it out, since spec.at names its offset",
+}
+TTL_NEEDS_AT = "is only for a job with spec.at: leave it out"
+ENDS_BEFORE_START = "lies before spec.startAt: write a later instant"
 
 
 class Dst(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +82,14 @@ class PodRetention(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One job. None stands for "no such limit"."""
 
-    schedule: str
+    schedule: str | None = None
+    schedules: tuple[str, ...] = ()
+    every: str | None = None
+    at: str | None = None
     time_zone: str = fields.default("timeZone", str)
     dst: Dst = Dst()
+    start_at: str | None = None
+    end_at: str | None = None
     jitter_seconds: int = fields.default("jitterSeconds", int)
     suspend: bool = fields.default("suspend", bool)
     starting_deadline_seconds: int | None = None
@@ -90,15 +104,46 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     attempt_timeout_seconds: int | None = None
     run_timeout_seconds: int | None = None
     pending_timeout_seconds: int = fields.default("pendingTimeoutSeconds", int)
+    pause_after_failures: int | None = None
+    ttl_seconds_after_finished: int | None = None
     payload: object = msgspec.field(default_factory=dict)
     pod_retention: PodRetention = PodRetention()
     template: dict[str, object] | None = None
 
+    @property
+    def one_shot(self) -> bool:
+        """Whether the job has one slot only, that of `at`."""
+        return self.at is not None
+
+    @property
+    def run_at(self) -> datetime | None:
+        """The slot of a one-shot."""
+        return _instant(self.at, "spec.at")
+
     def due(self, origin: times.Origin) -> times.Times:
         """When the job falls due."""
-        return schedules.parse(
-            self.schedule, zone=self.time_zone, gap=self.dst.gap.value, overlap=self.dst.overlap.value
-        )
+        start, end = _instant(self.start_at, "spec.startAt"), _instant(self.end_at, "spec.endAt")
+        if (once := self.run_at) is not None:
+            return instants.Once(once)
+        if self.every is not None:
+            inner: times.Times = intervals.anchored(self.every, start=start, created_at=origin.created_at)
+        else:
+            inner = self._scheduled(origin)
+        return bounds.within(inner, start=start, end=end)
+
+    def delay(self, job_id: uuid.UUID) -> timedelta:
+        """How much later than its slots the job starts: always the same, in [0, jitterSeconds)."""
+        return hashing.delay(job_id, jitter_seconds=self.jitter_seconds)
+
+    def _scheduled(self, origin: times.Origin) -> times.Times:
+        rules = {"zone": self.time_zone, "gap": self.dst.gap.value, "overlap": self.dst.overlap.value}
+        if self.schedule is not None:
+            return schedules.parse(cron.settle(self.schedule, origin.job_id), **rules)
+        return unions.parse(tuple(cron.settle(one, origin.job_id) for one in self.schedules), **rules)
+
+
+def _instant(text: str | None, field: str) -> datetime | None:
+    return None if text is None else instants.read(text, field)
 
 
 def parse(spec: Mapping[str, object]) -> JobSpec:
@@ -111,8 +156,25 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     job = msgspec.convert(document, JobSpec)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
         raise errors.InvalidInput("spec.retry.backoff.maxSeconds", "must not be less than initialSeconds")
+    _check_when(job)
     job.due(times.ANYBODY)
     return job
+
+
+def _check_when(job: JobSpec) -> None:
+    """What makes no sense together, so that nobody waits for an effect that never comes."""
+    kind = next((name for name in ("every", "at") if getattr(job, name) is not None), None)
+    if kind is not None and job.time_zone != fields.default("timeZone", str):
+        raise errors.InvalidInput("spec.timeZone", MEANINGLESS[kind])
+    if kind is not None and job.dst != Dst():
+        raise errors.InvalidInput("spec.dst", MEANINGLESS[kind])
+    if job.one_shot and (job.start_at or job.end_at):
+        raise errors.InvalidInput("spec.startAt" if job.start_at else "spec.endAt", "is not for spec.at: leave it out")
+    if job.ttl_seconds_after_finished is not None and not job.one_shot:
+        raise errors.InvalidInput("spec.ttlSecondsAfterFinished", TTL_NEEDS_AT)
+    start, end = _instant(job.start_at, "spec.startAt"), _instant(job.end_at, "spec.endAt")
+    if start is not None and end is not None and end < start:
+        raise errors.InvalidInput("spec.endAt", ENDS_BEFORE_START)
 
 
 def encode(spec: JobSpec) -> bytes:

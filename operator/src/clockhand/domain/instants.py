@@ -1,0 +1,56 @@
+"""Instants that people write, and the one slot of a job that has only one.
+
+A time without an offset means another instant in each reader's zone, and the fraction beyond a millisecond is lost in a
+run's id: both are refused rather than guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from clockhand import errors
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
+PATTERN = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9]([.][0-9]{{1,3}}0*)?(Z|[+-]{_TIME})"
+"""The form, in the syntax that Python and the API server's RE2 share."""
+SENTENCE = "is not an instant: write date, time and offset such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00"
+TOO_EARLY = "lies before 1970: write a later instant"
+_FORM = re.compile(PATTERN, re.ASCII)
+
+
+@lru_cache(maxsize=4_096)
+def read(text: str, field: str) -> datetime:
+    """The instant in UTC of an RFC 3339 text, or `InvalidInput` for `field`."""
+    try:
+        if _FORM.fullmatch(text) is None:
+            raise errors.InvalidInput(field, SENTENCE)
+        instant = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # no such date or time of day, or none within the calendar
+        raise errors.InvalidInput(field, SENTENCE) from None
+    if instant < EPOCH:
+        raise errors.InvalidInput(field, TOO_EARLY)
+    return instant
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The one slot of a one-shot."""
+
+    instant: datetime
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        return self.instant if self.instant > instant else None
+
+    def count_between(self, after: datetime, until: datetime) -> int:
+        return int(after < self.instant <= until)
+
+    def last_before_or_at(self, instant: datetime, *, after: datetime) -> datetime | None:
+        return self.instant if after < self.instant <= instant else None
+
+    def newest(self, n: int, *, after: datetime, until: datetime) -> tuple[datetime, ...]:
+        return (self.instant,) if n > 0 and after < self.instant <= until else ()
