@@ -42,12 +42,14 @@ _GUARDED_BY_HOLDER = ("runs.launched", "runs.running", "runs.lock_open")
 _GUARDED_BY_TOKEN = (*_GUARDED_BY_HOLDER, "runs.finish", "runs.retry", "runs.hand_back", "runs.waiting_for_pod")
 _MOVE_MARK = """
 UPDATE jobs SET last_slot_at = n.last_slot_at
-FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[], %(delays)s::interval[])
+     AS n (job_id, last_slot_at, next_slot_at, delay)
 WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at
 """
 _MOVE_NEXT = """
-UPDATE jobs SET next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at
-FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+UPDATE jobs SET next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at + n.delay
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[], %(delays)s::interval[])
+     AS n (job_id, last_slot_at, next_slot_at, delay)
 WHERE jobs.job_id = n.job_id
 """
 
@@ -123,6 +125,7 @@ def _split_advance(trigger: Trigger) -> None:
                     "job_ids": [move.job_id for move in moves],
                     "last": [move.last_slot_at for move in moves],
                     "next": [move.next_slot_at for move in moves],
+                    "delays": [move.delay for move in moves],
                 }
                 await database.execute(connection, "mutation.move_next", parameters)
         return count

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from clockhand.engine import status
 from clockhand.store import database
@@ -151,7 +152,10 @@ async def test_what_the_object_shows(db: database.Database, parked: str | None) 
         job_id,
     )
     if parked is None:
-        next_slot = "UPDATE jobs SET next_slot_at = '2100-01-01T00:00:00.5Z', next_run_at = now() WHERE job_id = %s"
+        next_slot = (
+            "UPDATE jobs SET next_slot_at = '2100-01-01T00:00:00Z', next_run_at = '2100-01-01T00:00:00.5Z' "
+            "WHERE job_id = %s"
+        )
         await change(db, next_slot, job_id)
     else:
         await change(db, f"UPDATE jobs SET parked = '{parked}' WHERE job_id = %s", job_id)
@@ -170,3 +174,30 @@ async def test_what_the_object_shows(db: database.Database, parked: str | None) 
         assert ready == READY
     else:
         assert (ready["status"], ready["message"]) == ("False", parked)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (None, "Finished"),
+        ("suspended = true", "Scheduled"),
+        ("paused_at = now()", "Scheduled"),
+        ("next_slot_at = '2100-01-01', next_run_at = '2100-01-01'", "Scheduled"),
+    ],
+)
+async def test_a_job_of_which_no_slot_comes_says_so(db: database.Database, column: str | None, reason: str) -> None:
+    job_id = await add(db)
+    other = {**READY, "type": "TemplateValid"}
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE job_status SET conditions = %s", (Jsonb([READY, other]),))
+    if column:
+        await change(db, f"UPDATE jobs SET {column} WHERE job_id = %s", job_id)
+    [one] = await dirty(db)
+    shown = status.status_of(one)
+    assert (shown["nextRunTime"] is None) == (column is None or "next" not in column)
+    [ready, template] = shown["conditions"]
+    assert template == other
+    assert (ready["status"], ready["reason"]) == ("True", reason)
+    # still ready, and for as long as before
+    assert ready["lastTransitionTime"] == READY["lastTransitionTime"]
+    assert ("later instant" in ready["message"]) == (reason == "Finished")

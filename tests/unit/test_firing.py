@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import hypothesis
 import pytest
@@ -19,9 +20,10 @@ from clockhand.domain.states import SkipReason as Why
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+SOMEBODY = due_times.Origin(uuid.UUID(int=7), NOON - 60 * MINUTE)
 
 
-def minute(number: int) -> datetime:
+def minute(number: float) -> datetime:
     return NOON + number * MINUTE
 
 
@@ -33,10 +35,12 @@ def job(
     deadline: int | None = None,
     most: int | None = None,
     queue: int = 100,
-    schedule: str = "* * * * *",
+    jitter: int = 0,
+    **when: Any,
 ) -> spec.JobSpec:
     return spec.JobSpec(
-        schedule=schedule,
+        **(when or {"schedule": "* * * * *"}),
+        jitter_seconds=jitter,
         catch_up=spec.CatchUp(policy=catch_up, limit=limit),
         concurrency_policy=concurrency,
         starting_deadline_seconds=deadline,
@@ -222,34 +226,140 @@ def test_a_year_of_missed_minutes_is_counted_not_walked() -> None:
     assert fired.last_slot_at == NOON + timedelta(days=365)
 
 
+def text(instant: datetime) -> str:
+    return instant.isoformat()
+
+
+def later(plan: spec.JobSpec, *, seconds: float, early: bool = False) -> firing.Firing:
+    """Fires the slot of noon, and what else is due by then, `seconds` after the end of its jitter."""
+    delay = timedelta() if early else plan.delay(SOMEBODY.job_id)
+    now = NOON + delay + timedelta(seconds=seconds)
+    return firing.fire(plan, origin=SOMEBODY, next_slot_at=NOON, live=(), now=now, early=early)
+
+
+@pytest.mark.parametrize(
+    ("plan", "seconds", "slots", "skips"),
+    [
+        (job(at=text(NOON)), 1, [(0, Q)], []),
+        (job(at=text(NOON)), 86_400, [(0, Q)], []),
+        (job(Policy.ALL, at=text(NOON)), 86_400, [(0, Q)], []),
+        (job(Policy.NONE, at=text(NOON)), 60, [(0, Q)], []),
+        (job(Policy.NONE, at=text(NOON)), 61, [], [(0, 0, 1, Why.CATCH_UP)]),
+        (job(deadline=30, at=text(NOON)), 31, [], [(0, 0, 1, Why.DEADLINE)]),
+        # the end is a slot itself, and nothing comes after it, however late the last ones are decided
+        (job(every="1m", end_at=text(NOON)), 1, [(0, Q)], []),
+        (job(every="1m", end_at=text(minute(2))), 3_600, [(2, Q)], [(0, 1, 2, Why.CATCH_UP)]),
+        (job(Policy.ALL, every="1m", end_at=text(minute(2))), 3_600, [(0, Q), (1, B), (2, B)], []),
+        (job(schedule="* * * * *", end_at=text(minute(1.5))), 86_400, [(1, Q)], [(0, 0, 1, Why.CATCH_UP)]),
+        (
+            job(schedules=("0 12 1 6 *", "*/2 * * * *"), end_at=text(minute(4))),
+            300,
+            [(4, Q)],
+            [(0, 2, 2, Why.CATCH_UP)],
+        ),
+    ],
+)
+def test_what_has_a_last_slot_is_finished_after_it(
+    plan: spec.JobSpec, seconds: float, slots: list[tuple[int, S]], skips: list[tuple[int, int, int, Why]]
+) -> None:
+    fired = later(plan, seconds=seconds)
+    assert shown(fired) == (slots, skips)
+    assert fired.next_slot_at is None
+
+
+def test_a_slot_of_two_schedules_is_one_slot() -> None:
+    fired = later(job(Policy.ALL, schedules=("*/2 * * * *", "*/3 * * * *")), seconds=6 * 60)
+    assert [number for number, _ in shown(fired)[0]] == [0, 2, 3, 4, 6]
+    assert fired.next_slot_at == minute(8)
+
+
+HOURLY: dict[str, Any] = {"schedule": "0 * * * *"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "seconds", "slots", "skips"),
+    [
+        (job(Policy.NONE, jitter=600, **HOURLY), 60, [(0, Q)], []),
+        (job(Policy.NONE, jitter=600, **HOURLY), 61, [], [(0, 0, 1, Why.CATCH_UP)]),
+        (job(deadline=30, jitter=600, **HOURLY), 30, [(0, Q)], []),
+        (job(deadline=30, jitter=600, **HOURLY), 31, [], [(0, 0, 1, Why.DEADLINE)]),
+        # a later slot whose jitter is not over does not make an earlier one missed
+        (job(jitter=600), 59, [(0, Q)], []),
+        (job(jitter=600), 60, [(1, Q)], [(0, 0, 1, Why.CATCH_UP)]),
+    ],
+)
+def test_lateness_counts_from_the_end_of_the_jitter(
+    plan: spec.JobSpec, seconds: float, slots: list[tuple[int, S]], skips: list[tuple[int, int, int, Why]]
+) -> None:
+    fired = later(plan, seconds=seconds)
+    assert fired.delay > 2 * MINUTE, "or this test would show nothing"
+    assert shown(fired) == (slots, skips)
+
+
+@pytest.mark.parametrize(
+    ("plan", "seconds", "slots", "skips"),
+    [
+        (job(Policy.NONE, deadline=1, jitter=600, **HOURLY), 1, [(0, Q)], []),
+        (job(Policy.NONE, deadline=1, jitter=600), 119, [(1, Q)], [(0, 0, 1, Why.CATCH_UP)]),
+        (job(Policy.ALL, jitter=600), 119, [(0, Q), (1, B)], []),
+    ],
+)
+def test_a_slot_that_is_settled_before_its_jitter_is_over_is_not_late(
+    plan: spec.JobSpec, seconds: float, slots: list[tuple[int, S]], skips: list[tuple[int, int, int, Why]]
+) -> None:
+    assert shown(later(plan, seconds=seconds, early=True)) == (slots, skips)
+
+
+schedules = strategies.sampled_from(["* * * * *", "*/7 * * * *", "5,50 * * * *", "0 2 * * *", "30 1 * * 0"])
+whens: strategies.SearchStrategy[dict[str, Any]] = strategies.one_of(
+    strategies.builds(dict, schedule=schedules),
+    strategies.builds(dict, schedules=strategies.lists(schedules, min_size=1, max_size=3).map(tuple)),
+    strategies.builds(dict, every=strategies.sampled_from(["1s", "90s", "7m", "1h30m", "1d"])),
+)
+offsets = strategies.integers(-40_000, 20 * 86_400).map(lambda seconds: text(NOON + timedelta(seconds=seconds)))
+bounds = strategies.fixed_dictionaries({}, optional={"start_at": offsets, "end_at": offsets})
 plans = strategies.builds(
-    job,
-    strategies.sampled_from(Policy),
-    strategies.sampled_from(Concurrency),
+    lambda when, bounds, **fields: job(**fields, **when, **bounds),
+    catch_up=strategies.sampled_from(Policy),
+    concurrency=strategies.sampled_from(Concurrency),
     limit=strategies.integers(1, 20),
     deadline=strategies.none() | strategies.integers(0, 7200),
     most=strategies.none() | strategies.integers(1, 3),
     queue=strategies.integers(1, 5),
-    schedule=strategies.sampled_from(["* * * * *", "*/7 * * * *", "5,50 * * * *", "0 2 * * *", "30 1 * * 0"]),
+    jitter=strategies.sampled_from([0, 0, 1, 60, 3_600]),
+    when=whens,
+    bounds=bounds,
+) | strategies.builds(
+    job,
+    strategies.sampled_from(Policy),
+    strategies.sampled_from(Concurrency),
+    deadline=strategies.none() | strategies.integers(0, 7200),
+    jitter=strategies.sampled_from([0, 60]),
+    at=offsets,
 )
 running = strategies.lists(strategies.sampled_from(sorted(states.LIVE)), max_size=5).map(lambda found: live(*found))
 
 
-@hypothesis.given(plans, running, strategies.integers(0, 20 * 24 * 3600), strategies.integers(0, 86_400))
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(
+    plans, running, strategies.integers(0, 20 * 24 * 3600), strategies.integers(0, 86_400), strategies.booleans()
+)
+@hypothesis.settings(deadline=None, max_examples=400)
 def test_every_due_slot_runs_or_is_skipped_once(
-    plan: spec.JobSpec, found: tuple[admission.LiveRun, ...], start: int, late: int
+    plan: spec.JobSpec, found: tuple[admission.LiveRun, ...], start: int, late: int, early: bool
 ) -> None:
-    times = plan.due(due_times.ANYBODY)
+    times = plan.due(SOMEBODY)
     first = times.next_after(NOON + timedelta(seconds=start))
+    hypothesis.assume(first is not None)
     assert first is not None
-    now = first + timedelta(seconds=late)
-    fired = firing.fire(plan, origin=due_times.ANYBODY, next_slot_at=first, live=found, now=now)
+    delay = plan.delay(SOMEBODY.job_id)
+    until = first + timedelta(seconds=late)
+    now = until if early else until + delay
+    fired = firing.fire(plan, origin=SOMEBODY, next_slot_at=first, live=found, now=now, early=early)
     just_before = first - timedelta(milliseconds=1)
-    assert len(fired.slots) + sum(skip.count for skip in fired.skips) == times.count_between(just_before, now)
-    assert fired.next_slot_at is not None
-    assert first <= fired.last_slot_at <= now < fired.next_slot_at
-    assert fired.next_slot_at == times.next_after(now)
+    assert len(fired.slots) + sum(skip.count for skip in fired.skips) == times.count_between(just_before, until)
+    assert first <= fired.last_slot_at <= until
+    assert fired.next_slot_at == times.next_after(until)
+    assert fired.delay == delay
     instants = [slot.scheduled_at for slot in fired.slots]
     assert instants == sorted(set(instants))
     assert all(first <= instant <= fired.last_slot_at for instant in instants)
@@ -258,20 +368,21 @@ def test_every_due_slot_runs_or_is_skipped_once(
         assert skip.count > 0
         assert times.count_between(skip.first - timedelta(milliseconds=1), skip.last) >= skip.count
         assert first <= skip.first <= skip.last <= fired.last_slot_at
+        assert not any(skip.first == instant or skip.last == instant for instant in instants)
 
 
 @hypothesis.given(plans, strategies.lists(strategies.integers(0, 4000), min_size=1, max_size=6))
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(deadline=None, max_examples=200)
 def test_pass_after_pass_the_mark_only_rises_and_leaves_no_hole(plan: spec.JobSpec, waits: list[int]) -> None:
-    times = plan.due(due_times.ANYBODY)
-    began, following = NOON, times.next_after(NOON)
-    due, done, mark, now = 0, 0, NOON, NOON
+    times, delay = plan.due(SOMEBODY), plan.delay(SOMEBODY.job_id)
+    following = times.next_after(NOON)
+    done, mark, until = 0, NOON, NOON
     for wait in waits:
-        assert following is not None
-        now = max(now, following) + timedelta(seconds=wait)
-        fired = firing.fire(plan, origin=due_times.ANYBODY, next_slot_at=following, live=(), now=now)
+        if following is None:
+            break
+        until = max(until, following) + timedelta(seconds=wait)
+        fired = firing.fire(plan, origin=SOMEBODY, next_slot_at=following, live=(), now=until + delay)
         done += len(fired.slots) + sum(skip.count for skip in fired.skips)
         assert fired.last_slot_at > mark
         mark, following = fired.last_slot_at, fired.next_slot_at
-    due = times.count_between(began, now)
-    assert done == due
+    assert done == times.count_between(NOON, until)

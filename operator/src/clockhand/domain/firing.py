@@ -14,6 +14,7 @@ from clockhand.domain import admission, spec, states
 from clockhand.domain import times as due_times
 
 MISSED_AFTER = timedelta(seconds=60)
+_TICK = timedelta(milliseconds=1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Firing:
     last_slot_at: datetime
     next_slot_at: datetime | None
     """None: no slot comes any more."""
+    delay: timedelta
+    """The job's jitter: from each of its slots to the instant from which it may start."""
     replaces: bool
     """Every live run is to be cancelled or stopped first."""
 
@@ -56,29 +59,35 @@ def fire(
     next_slot_at: datetime,
     live: Sequence[admission.LiveRun],
     now: datetime,
+    early: bool = False,
 ) -> Firing:
-    """Decides over every slot of `job` from `next_slot_at`, the oldest due one, up to `now`.
+    """Decides over every slot of `job` from `next_slot_at`, the oldest due one, that is due at `now`.
 
-    `live` are the job's live runs. Raises InvalidInput where the schedule cannot be evaluated.
+    A slot is due, and its lateness counts, from the end of the job's jitter; with `early` it is due at its instant, as
+    the spec that it belongs to is about to go. `live` are the job's live runs. Raises InvalidInput where the schedule
+    cannot be evaluated.
     """
     times = job.due(origin)
+    delay = job.delay(origin.job_id)
+    until = now if early else now - delay
     following = times.next_after(next_slot_at)
-    if following is None or following > now:
+    if following is None or following > until:
         newest, due = next_slot_at, 1
     else:
-        just_before = next_slot_at - timedelta(milliseconds=1)
-        last = times.last_before_or_at(now, after=just_before)
-        newest, due = last or next_slot_at, times.count_between(just_before, now)
+        just_before = next_slot_at - _TICK
+        last = times.last_before_or_at(until, after=just_before)
+        newest, due = last or next_slot_at, times.count_between(just_before, until)
         following = times.next_after(newest)
-    chosen = _caught_up(job, times, oldest=next_slot_at, newest=newest, due=due, now=now)
+    chosen = _caught_up(job, times, oldest=next_slot_at, newest=newest, due=due, now=now - delay)
     skips = _not_chosen(times, oldest=next_slot_at, newest=newest, due=due, chosen=chosen)
-    chosen, late = _within_deadline(job, chosen, now)
+    chosen, late = _within_deadline(job, chosen, now - delay)
     slots, refused, replaces = _placed(job, chosen, live)
     return Firing(
         slots=tuple(slots),
         skips=(*skips, *late, *refused),
         last_slot_at=newest,
         next_slot_at=following,
+        delay=delay,
         replaces=replaces,
     )
 
@@ -96,7 +105,7 @@ def _caught_up(
         return (newest,) if now - newest <= MISSED_AFTER else ()
     if job.catch_up.policy is spec.CatchUpPolicy.LATEST or due == 1:
         return (newest,)
-    return times.newest(job.catch_up.limit, after=oldest - timedelta(milliseconds=1), until=newest)
+    return times.newest(job.catch_up.limit, after=oldest - _TICK, until=newest)
 
 
 def _not_chosen(
@@ -107,9 +116,7 @@ def _not_chosen(
         return ()
     last = newest
     if chosen:
-        before = times.last_before_or_at(
-            chosen[0] - timedelta(milliseconds=1), after=oldest - timedelta(milliseconds=1)
-        )
+        before = times.last_before_or_at(chosen[0] - _TICK, after=oldest - _TICK)
         last = before or oldest
     return (Skip(oldest, last, left, states.SkipReason.CATCH_UP),)
 

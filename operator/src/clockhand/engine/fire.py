@@ -51,16 +51,20 @@ class Fire:
         return len(due)
 
 
-async def settle_due(connection: database.Connection, job_ids: Collection[uuid.UUID], *, now: datetime) -> None:
-    """Fires or skips every slot of `job_ids` that is due at `now`, under the spec stored now.
+async def settle_due(connection: database.Connection, job_ids: Collection[uuid.UUID], *, now: datetime) -> int:
+    """Fires or skips every slot of `job_ids` whose instant has come at `now`, under the spec stored now.
 
-    For the transaction that is about to change or delete those jobs, so that an edit is never retroactive.
+    For the transaction that is about to change or delete those jobs, so that an edit is never retroactive. A slot whose
+    jitter is not over fires early: later there is no spec to fire it under. Returns how many jobs had such a slot.
     """
     due = await rows.lock_jobs(connection, job_ids=job_ids, before=now)
-    await _fire(connection, due, now=now)
+    await _fire(connection, due, now=now, early=True)
+    return len(due)
 
 
-async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, now: datetime) -> None:
+async def _fire(
+    connection: database.Connection, due: Sequence[rows.DueJob], *, now: datetime, early: bool = False
+) -> None:
     live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
     runs: list[rows.NewRun] = []
     skips: list[rows.NewSkip] = []
@@ -70,27 +74,33 @@ async def _fire(connection: database.Connection, due: Sequence[rows.DueJob], *, 
         try:
             plan = specs.of(job.spec)
             decided = firing.fire(
-                plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live.get(job.job_id, ()), now=now
+                plan,
+                origin=job.origin,
+                next_slot_at=job.next_slot_at,
+                live=live.get(job.job_id, ()),
+                now=now,
+                early=early,
             )
+            made = [_run(job, plan, slot) for slot in decided.slots]
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await _park(connection, job, error, now=now)
             continue
-        runs.extend(_run(job, plan, slot) for slot in decided.slots)
+        runs.extend(made)
         skips.extend(rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips)
-        moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at))
+        moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at, decided.delay))
         if decided.replaces:
             replaced.append(job.job_id)
     if replaced:
         await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED)
     await _make_room_in_history(connection, runs, now=now)
-    made = await rows.insert_runs(connection, runs, now=now)
+    inserted = await rows.insert_runs(connection, runs, now=now)
     await rows.insert_skips(connection, skips, now=now)
     await rows.advance(connection, moves)
-    await rows.show_fired(connection, runs, now=now)
+    await rows.show_fired(connection, runs, moves=moves, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
     await admit.promote_for(connection, replaced, now=now)
-    _count(made, skips)
+    _count(inserted, skips)
 
 
 async def _make_room_in_history(connection: database.Connection, runs: Sequence[rows.NewRun], *, now: datetime) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -142,7 +142,8 @@ class Mirror:
             return ()
         wanted = [seen.uid for seen in (*changes.edited, *changes.gone)]
         locked = await mirroring.lock(connection, wanted)
-        await fire.settle_due(connection, wanted, now=now)
+        if await fire.settle_due(connection, wanted, now=now):
+            locked = await mirroring.lock(connection, wanted)
         unfired = _unfired(locked.values(), now=now)
         await firing.insert_skips(connection, unfired, now=now)
         readings = await self._read_edited(changes.edited, locked, fault=fault, now=now)
@@ -158,9 +159,9 @@ class Mirror:
         fault: sightings.Fault | None,
         now: datetime,
     ) -> Sequence[sightings.Reading]:
-        # an object created by a clock ahead of the database's has a watermark in the future
+        # the mark lies ahead where the database's clock was set back: what was decided is not decided again
         after = {seen.uid: max(now, locked[seen.uid].last_slot_at) for seen in edited}
-        return await _read(edited, after, fault=fault)
+        return await _read(edited, lambda seen: sightings.read(seen, after=after[seen.uid]), fault=fault, now=now)
 
     async def _edit(
         self,
@@ -191,7 +192,7 @@ class Mirror:
     ) -> Sequence[sightings.Reading]:
         if not new:
             return ()
-        readings = await _read(new, {seen.uid: seen.created_at for seen in new}, fault=fault)
+        readings = await _read(new, lambda seen: sightings.read_new(seen, now=now), fault=fault, now=now)
         verdicts = [self._templates.verdict(reading) for reading in readings]
         shards = await _shards(connection, new)
         rows = [
@@ -261,14 +262,18 @@ async def _delete(
 
 
 async def _read(
-    seen: Seen, after: Mapping[UUID, datetime], *, fault: sightings.Fault | None
+    seen: Seen,
+    read: Callable[[sightings.Sighting], sightings.Reading],
+    *,
+    fault: sightings.Fault | None,
+    now: datetime,
 ) -> Sequence[sightings.Reading]:
     """Reads in small steps: the loop has runs to start in between."""
     if fault is not None:
-        return [sightings.faulty(one, fault) for one in seen]
+        return [sightings.faulty(one, fault, after=now) for one in seen]
     readings: list[sightings.Reading] = []
     for one in seen:
-        readings.append(sightings.read(one, after=after[one.uid]))
+        readings.append(read(one))
         if len(readings) % _PARSED_AT_ONCE == 0:
             await asyncio.sleep(0)
     return readings
@@ -301,10 +306,14 @@ def _row(reading: sightings.Reading, verdict: templates.Verdict | None, *, shard
         name=seen.name,
         shard=shard,
         created_at=seen.created_at,
+        counts_from=reading.counts_from,
         generation=seen.generation,
         resource_version=seen.resource_version,
         labels=seen.labels,
         next_slot_at=reading.first_slot_at if fires else None,
+        delay=reading.delay,
+        zone=reading.zone,
+        ttl_seconds=reading.ttl_seconds,
         suspended=reading.suspended,
         parked=None if fault is None else fault.sentence,
     )
@@ -350,7 +359,7 @@ def _shown(
 
 
 def _unfired(rows: Iterable[mirroring.Locked], *, now: datetime) -> Sequence[firing.NewSkip]:
-    """The slots of jobs that were suspended or parked: one summary each, now that the spec changes or goes."""
+    """The slots of jobs that were suspended, paused or parked: one summary each, as the spec changes or goes."""
     skips = (_span(row, now) for row in rows)
     return [skip for skip in skips if skip is not None]
 
@@ -358,7 +367,6 @@ def _unfired(rows: Iterable[mirroring.Locked], *, now: datetime) -> Sequence[fir
 def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
     if row.next_slot_at is not None or row.deleted or row.spec == _NO_SPEC or row.last_slot_at >= now:
         return None
-    reason = states.SkipReason.SUSPENDED if row.suspended else states.SkipReason.EDITED
     try:
         times = stored_specs.of(row.spec).due(row.origin)
         count = times.count_between(row.last_slot_at, now)
@@ -366,10 +374,16 @@ def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
         first = times.next_after(row.last_slot_at)
         if not count or first is None or last is None:
             return None
-        return firing.NewSkip(row.job_id, first, last, count, reason)
+        return firing.NewSkip(row.job_id, first, last, count, _why_unfired(row))
     except (errors.InvalidInput, msgspec.MsgspecError):
         # parked since its schedule cannot be evaluated: no slot of it can be named
         return None
+
+
+def _why_unfired(row: mirroring.Locked) -> states.SkipReason:
+    if row.suspended:
+        return states.SkipReason.SUSPENDED
+    return states.SkipReason.PAUSED if row.paused else states.SkipReason.EDITED
 
 
 def _stops_on_delete(row: mirroring.Locked) -> bool:

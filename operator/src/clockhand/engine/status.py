@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -129,7 +129,7 @@ class StatusWriter:
 def status_of(one: rows.Dirty) -> dict[str, Any]:
     """The status to show. A field without a value is null, which takes it off the object."""
     return {
-        "nextRunTime": _text(one.next_slot_at),
+        "nextRunTime": _text(one.next_run_at),
         "lastScheduledTime": _text(one.last_scheduled_at),
         "lastSuccessfulTime": _text(one.last_success_at),
         "active": one.live,
@@ -140,12 +140,21 @@ def status_of(one: rows.Dirty) -> dict[str, Any]:
 
 
 def _conditions(one: rows.Dirty) -> Sequence[Any]:
-    """As stored, except that a job which the engine had to stop says so."""
+    """As stored, except that a job which the engine had to stop says so, and one that has fired its last slot too."""
+    if one.finished:
+        return [_finished(condition) for condition in one.conditions]
     if one.parked is None or conditions.status_of(one.conditions, conditions.READY) == conditions.FALSE:
         return one.conditions
     stopped = sightings.not_ready(sightings.Fault("CannotEvaluate", one.parked))
     others = [condition for condition in one.conditions if condition["type"] != conditions.READY]
     return [*others, {**msgspec.structs.asdict(stopped), "observedGeneration": one.generation}]
+
+
+def _finished(condition: Mapping[str, object]) -> Mapping[str, object]:
+    """Only "slots fire when they fall due" is untrue by now; since when the job is Ready is not changed by its end."""
+    if condition["type"] != conditions.READY or condition["reason"] != sightings.SCHEDULED:
+        return condition
+    return {**condition, **msgspec.structs.asdict(sightings.finished())}
 
 
 def _text(instant: datetime | None) -> str | None:

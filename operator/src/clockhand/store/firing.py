@@ -6,7 +6,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -67,11 +67,12 @@ class NewSkip:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advance:
-    """A job's new high-water mark and next slot."""
+    """A job's new high-water mark and next slot (None: none comes), which may start `delay` later."""
 
     job_id: uuid.UUID
     last_slot_at: datetime
     next_slot_at: datetime | None
+    delay: timedelta = timedelta()
 
 
 async def lock_due(
@@ -85,7 +86,7 @@ async def lock_due(
 async def lock_jobs(
     connection: database.Connection, *, job_ids: Collection[uuid.UUID], before: datetime
 ) -> Sequence[DueJob]:
-    """Locks those of `job_ids` that are due at `before`, waiting for whoever holds them."""
+    """Locks those of `job_ids` with a slot at or before `before`, its jitter over or not; waits for whoever holds them."""
     parameters = {"job_ids": list(job_ids), "before": before}
     return [_due(row) for row in await database.fetch(connection, "firing.lock_jobs", parameters)]
 
@@ -150,15 +151,18 @@ async def advance(connection: database.Connection, moves: Sequence[Advance]) -> 
             "job_ids": [move.job_id for move in moves],
             "last": [move.last_slot_at for move in moves],
             "next": [move.next_slot_at for move in moves],
+            "delays": [move.delay for move in moves],
         }
         await database.execute(connection, "firing.advance", parameters)
 
 
-async def show_fired(connection: database.Connection, runs: Sequence[NewRun], *, now: datetime) -> None:
-    """Marks the jobs' status to be written, with the newest instant fired of each."""
-    newest: dict[uuid.UUID, datetime] = {}
+async def show_fired(
+    connection: database.Connection, runs: Sequence[NewRun], *, moves: Sequence[Advance] = (), now: datetime
+) -> None:
+    """Marks the status of jobs that moved on to be written, with the newest instant that became a run of each."""
+    newest: dict[uuid.UUID, datetime | None] = {move.job_id: None for move in moves}
     for run in runs:
-        newest[run.job_id] = max(run.scheduled_at, newest.get(run.job_id, run.scheduled_at))
+        newest[run.job_id] = max(run.scheduled_at, newest.get(run.job_id) or run.scheduled_at)
     if newest:
         parameters = {"now": now, "job_ids": list(newest), "scheduled": list(newest.values())}
         await database.execute(connection, "firing.show_fired", parameters)

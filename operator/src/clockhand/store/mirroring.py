@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +43,7 @@ class Locked:
     last_slot_at: datetime
     next_slot_at: datetime | None
     suspended: bool
+    paused: bool
     parked: str | None
     deleted: bool
     spec: str
@@ -67,17 +68,21 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a new or edited job's row is to hold. `owner` to `created_at` matter for new jobs only."""
+    """What a new or edited job's row is to hold. `owner` to `counts_from` matter for new jobs only."""
 
     job_id: UUID
     owner: str
     name: str
     shard: int
     created_at: datetime
+    counts_from: datetime
     generation: int
     resource_version: int
     labels: Mapping[str, str] | None
     next_slot_at: datetime | None
+    delay: timedelta
+    zone: str | None
+    ttl_seconds: int | None
     suspended: bool
     parked: str | None
 
@@ -130,6 +135,7 @@ def _locked(row: Any) -> Locked:
         last_slot_at=row.last_slot_at,
         next_slot_at=row.next_slot_at,
         suspended=row.suspended,
+        paused=row.paused_at is not None,
         parked=row.parked,
         deleted=row.deleted_at is not None,
         spec=row.spec,
@@ -160,12 +166,13 @@ async def add_specs(connection: database.Connection, specs: Sequence[Spec], *, n
 
 
 async def add_jobs(connection: database.Connection, rows: Sequence[Row], spec_ids: Mapping[UUID, int]) -> None:
-    """Inserts new jobs; their watermark is the instant of creation."""
+    """Inserts new jobs; their watermark is the instant from which they count."""
     parameters = _columns(rows, spec_ids) | {
         "owners": [row.owner for row in rows],
         "names": [row.name for row in rows],
         "shards": [row.shard for row in rows],
         "created": [row.created_at for row in rows],
+        "marks": [row.counts_from for row in rows],
     }
     await database.execute(connection, "mirroring.add_jobs", parameters)
 
@@ -185,6 +192,9 @@ def _columns(rows: Sequence[Row], spec_ids: Mapping[UUID, int]) -> dict[str, Any
         "spec_ids": [spec_ids[row.job_id] for row in rows],
         "labels": [_json(row.labels) for row in rows],
         "next_slots": [row.next_slot_at for row in rows],
+        "delays": [row.delay for row in rows],
+        "zones": [row.zone for row in rows],
+        "ttls": [row.ttl_seconds for row in rows],
         "suspended": [row.suspended for row in rows],
         "parked": [row.parked for row in rows],
     }

@@ -25,7 +25,8 @@ class Dirty:
     owner: str
     name: str
     generation: int
-    next_slot_at: datetime | None
+    next_run_at: datetime | None
+    finished: bool
     parked: str | None
     deleted_at: datetime | None
     live: int

@@ -14,11 +14,11 @@ JOIN job_specs USING (spec_id)
 LIMIT %(batch)s;
 
 -- name: lock_jobs
--- The named jobs that have a due slot, in one order for everybody, so that two transactions cannot wait for each other.
-SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, spec::text AS spec,
-       next_run_at
+-- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
+-- two transactions cannot wait for each other.
+SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, spec::text AS spec
 FROM jobs JOIN job_specs USING (job_id, spec_id)
-WHERE job_id = ANY(%(job_ids)s) AND next_run_at <= %(before)s
+WHERE job_id = ANY(%(job_ids)s) AND next_slot_at <= %(before)s
 ORDER BY job_id
 FOR UPDATE OF jobs;
 
@@ -52,14 +52,16 @@ logged AS (
 SELECT run_id, state::text AS state FROM made;
 
 -- name: advance
--- Moves the high-water mark in the transaction that made the runs; forwards only.
+-- Moves the high-water mark in the transaction that made the runs; forwards only. No next slot: none comes any more.
 UPDATE jobs
-SET last_slot_at = n.last_slot_at, next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at
-FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[]) AS n (job_id, last_slot_at, next_slot_at)
+SET last_slot_at = n.last_slot_at, next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at + n.delay
+FROM unnest(%(job_ids)s::uuid[], %(last)s::timestamptz[], %(next)s::timestamptz[], %(delays)s::interval[])
+     AS n (job_id, last_slot_at, next_slot_at, delay)
 WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at;
 
 -- name: show_fired
--- Locked in one order for everybody: a batch that ends runs locks the same rows.
+-- A job whose slots were all skipped shows its next one too. Locked in one order for everybody: a batch that ends runs
+-- locks the same rows.
 WITH locked AS MATERIALIZED (
     SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status

@@ -7,7 +7,7 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]);
 -- name: lock
 -- In one order for everybody, so that two transactions cannot wait for each other.
 SELECT j.job_id, j.owner, j.name, j.shard, j.created_at, j.generation, j.resource_version, j.last_slot_at, j.next_slot_at,
-       j.suspended, j.parked, j.deleted_at, s.spec::text AS spec, s.template_hash
+       j.suspended, j.paused_at, j.parked, j.deleted_at, s.spec::text AS spec, s.template_hash
 FROM jobs j JOIN job_specs s USING (spec_id)
 WHERE j.job_id = ANY(%(job_ids)s::uuid[])
 ORDER BY j.job_id
@@ -32,14 +32,15 @@ RETURNING job_id, spec_id;
 
 -- name: add_jobs
 INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at,
-                  last_slot_at, next_slot_at, next_run_at, suspended, parked)
+                  last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended, parked)
 SELECT n.job_id, n.owner, n.name, n.shard, n.generation, n.resource_version, n.spec_id, n.labels::jsonb, n.created_at,
-       n.created_at, n.next_slot_at, n.next_slot_at, n.suspended, n.parked
+       n.mark, n.next_slot_at, n.next_slot_at + n.delay, n.zone, n.ttl, n.suspended, n.parked
 FROM unnest(%(job_ids)s::uuid[], %(owners)s::text[], %(names)s::text[], %(shards)s::smallint[],
             %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[], %(labels)s::text[],
-            %(created)s::timestamptz[], %(next_slots)s::timestamptz[], %(suspended)s::boolean[], %(parked)s::text[])
-     AS n (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at, next_slot_at,
-           suspended, parked)
+            %(created)s::timestamptz[], %(marks)s::timestamptz[], %(next_slots)s::timestamptz[],
+            %(delays)s::interval[], %(zones)s::text[], %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[])
+     AS n (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at, mark, next_slot_at,
+           delay, zone, ttl, suspended, parked)
 ON CONFLICT (job_id) DO NOTHING;
 
 -- name: add_status
@@ -50,14 +51,19 @@ FROM unnest(%(job_ids)s::uuid[], %(shards)s::smallint[], %(conditions)s::text[],
 ON CONFLICT (job_id) DO NOTHING;
 
 -- name: edit_jobs
--- An edit is never retroactive: slots count from now on, under the new spec.
+-- An edit is never retroactive: slots count from now on, under the new spec. It ends a pause. A one-shot that is over stays
+-- so, for the time that it says now, unless it has a slot again.
 UPDATE jobs
 SET generation = n.generation, resource_version = n.resource_version, spec_id = n.spec_id, labels = n.labels::jsonb,
-    last_slot_at = greatest(jobs.last_slot_at, %(now)s), next_slot_at = n.next_slot_at, next_run_at = n.next_slot_at,
-    suspended = n.suspended, parked = n.parked, deleted_at = NULL
+    last_slot_at = greatest(jobs.last_slot_at, %(now)s), next_slot_at = n.next_slot_at,
+    next_run_at = n.next_slot_at + n.delay, zone = n.zone, ttl_seconds = n.ttl,
+    expires_at = CASE WHEN n.next_slot_at IS NULL
+                      THEN jobs.expires_at + make_interval(secs => n.ttl - jobs.ttl_seconds) END,
+    suspended = n.suspended, paused_at = NULL, parked = n.parked, deleted_at = NULL
 FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[],
-            %(labels)s::text[], %(next_slots)s::timestamptz[], %(suspended)s::boolean[], %(parked)s::text[])
-     AS n (job_id, generation, resource_version, spec_id, labels, next_slot_at, suspended, parked)
+            %(labels)s::text[], %(next_slots)s::timestamptz[], %(delays)s::interval[], %(zones)s::text[],
+            %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[])
+     AS n (job_id, generation, resource_version, spec_id, labels, next_slot_at, delay, zone, ttl, suspended, parked)
 WHERE jobs.job_id = n.job_id;
 
 -- name: touch_jobs
@@ -71,6 +77,7 @@ WHERE jobs.job_id = n.job_id AND jobs.resource_version < n.resource_version AND 
 -- name: delete_jobs
 UPDATE jobs
 SET deleted_at = %(now)s, last_slot_at = greatest(jobs.last_slot_at, %(now)s), next_slot_at = NULL, next_run_at = NULL,
+    paused_at = NULL, ttl_seconds = NULL, expires_at = NULL,
     resource_version = greatest(jobs.resource_version, n.resource_version)
 FROM unnest(%(job_ids)s::uuid[], %(resource_versions)s::bigint[]) AS n (job_id, resource_version)
 WHERE jobs.job_id = n.job_id AND jobs.deleted_at IS NULL;
