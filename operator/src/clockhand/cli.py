@@ -17,6 +17,7 @@ import click
 import structlog
 
 from clockhand import config, errors
+from clockhand.commands import preview
 
 if TYPE_CHECKING:
     from clockhand.store import database
@@ -29,6 +30,7 @@ Examples:
   CLOCKHAND_DATABASE_URL=postgresql://localhost/clockhand clockhand migrate
   clockhand operator
   clockhand api --runs
+  clockhand preview "30 2 * * *" --time-zone Europe/Berlin
 """
 
 
@@ -72,6 +74,9 @@ def crds() -> None:
     from clockhand.domain import crd
 
     click.echo(crd.text(), nl=False)
+
+
+clockhand.add_command(preview.preview)
 
 
 async def _migrate(settings: config.Settings, *, check: bool, after: bool, restored: bool) -> None:

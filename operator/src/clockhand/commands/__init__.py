@@ -1,0 +1,1 @@
+"""Commands that work on what they are given: no settings, no database, no cluster."""

@@ -1,0 +1,57 @@
+"""Commands that say what is wrong in one line: they are called by scripts, and their input is other people's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+import click
+
+
+class Failure(click.ClickException):
+    """The input is wrong: one sentence on stderr, nothing on stdout, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"clockhand: {printable(self.message)}", err=True, file=file)
+
+
+class Command(click.Command):
+    """A command that takes a text beginning with `-`, such as a schedule, for what it is, and fails in one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, _set_apart(args, self._valued()), parent, **extra)
+        except click.UsageError as error:
+            raise Failure(self.wording(error)) from None
+
+    def wording(self, error: click.UsageError) -> str:
+        """What to say of arguments that do not fit."""
+        return error.format_message()
+
+    def _valued(self) -> set[str]:
+        options = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
+        return {name for option in options for name in option.opts}
+
+
+def printable(text: str) -> str:
+    """The text on one line, with what a terminal might act on written out."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _set_apart(args: Sequence[str], valued: set[str]) -> list[str]:
+    for index, text in enumerate(args):
+        if text == "--":
+            break
+        if _is_no_option(text) and not (index and args[index - 1] in valued):
+            return [*args[:index], *args[index + 1 :], "--", text]
+    return list(args)
+
+
+def _is_no_option(text: str) -> bool:
+    if len(text) < 2 or not text.startswith("-") or text.startswith("--"):
+        return False
+    return not text[1].isalpha() or any(one.isspace() for one in text)
