@@ -192,7 +192,7 @@ REFUSED = [
     ("TZ=UTC 0 2 * * *", "set spec.timeZone"),
     ("CRON_TZ=Europe/Paris 0 2 * * *", "set spec.timeZone"),
     ("@reboot", "write the time at which to run"),
-    ("@every 90m", "set spec.every instead"),
+    ("@every 90m", "set spec.every, such as 90m"),
     ("@fortnightly", "one of @hourly, @daily"),
     ("*/0 * * * *", "write a step of 1 or more"),
     ("60 * * * *", "write a number from 0 to 59"),
@@ -218,7 +218,7 @@ REFUSED = [
     ("\u0663 * * * *", "plain ASCII"),
     ("0\u00a02 * * *", "plain ASCII"),
     ("0 2 * * \x00", "plain ASCII"),
-    ("0 " * 129, "longer than 256 characters"),
+    (",".join(map(str, range(20_000))) + " * * * *", "longer than 256 characters"),
 ]
 
 

@@ -1,12 +1,13 @@
-"""When a job is due: instants of a cron expression in a time zone, right also where clocks change.
+"""When a job is due: instants of cron expressions in a time zone, right also where clocks change.
 
-croniter finds the next day on a calendar whose clock never jumps; it is wrong at many clock changes, so this
-module maps wall times to instants itself, one stretch of constant offset at a time (`zones`). Counting and
-listing missed slots use the value sets of the expression (`cron`) instead of a walk, so that a job which was off
-for a year costs no more than one which was off for an hour. All four questions speak of the same instants.
+croniter finds the next day on a calendar whose clock never jumps; it is wrong at many clock changes, so this module
+maps wall times to instants itself, one stretch of constant offset at a time (`zones`). Counting and listing missed slots
+use the sets of an expression (`pattern`) instead of a walk, so that a job which was off for a year costs no more than
+one which was off for an hour. All four questions speak of the same instants.
 
-A schedule bound to a time of day (neither minute nor hour starts with `*`) runs straight after a gap that
-swallowed it, and once where a wall time comes twice. Any other schedule follows real time.
+An expression bound to a time of day (neither minute nor hour starts with `*`) runs straight after a gap that swallowed
+it, and once where a wall time comes twice. Any other follows real time. A zone that skips a whole day is no exception:
+what that day swallowed runs once, at the first instant after it, and the next day's slots follow at their own times.
 """
 
 from __future__ import annotations
@@ -14,36 +15,50 @@ from __future__ import annotations
 import copy
 import datetime
 import itertools
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ParamSpec, TypeVar
 
 from croniter import croniter
 
 from clockhand import errors
-from clockhand.domain import cron as crons
-from clockhand.domain import zones
+from clockhand.domain import budget, cron, pattern, zones
+from clockhand.domain import days as dates
 
-FIELD = crons.FIELD
+P = ParamSpec("P")
+T = TypeVar("T")
+FIELD = cron.FIELD
+UNION_FIELD = "spec.schedules"
 HORIZON_YEARS = 40
-_HORIZON = HORIZON_YEARS * 366 * crons.DAY
-_MAX_STEPS = 2_000
+MAX_WALKS = 128
+_HORIZON = HORIZON_YEARS * 366 * cron.DAY
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _WALL_EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND = datetime.timedelta(seconds=1)
 _GAP_RULES = ("RunAfter", "Skip")
 _OVERLAP_RULES = ("First", "Both")
+_Span = tuple[int, int, pattern.Pattern]
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A due rule. Equal when written alike; every instant that goes in or out is an aware UTC datetime."""
 
-    expression: str
+    expressions: tuple[str, ...]
     zone: str
     gap: str
     overlap: str
-    _cron: crons.Cron = field(compare=False, repr=False)
+    at: str = field(compare=False, repr=False)
+    _whole: pattern.Pattern = field(compare=False, repr=False)
+    _again: pattern.Pattern = field(compare=False, repr=False)  # counts also where the wall shows a time once more
+    _late: pattern.Pattern = field(compare=False, repr=False)  # runs after a gap that swallowed it
+
+    @property
+    def expression(self) -> str:
+        """The text, with each H settled; those of a union stand side by side."""
+        return " | ".join(self.expressions)
 
     def next_after(self, instant: datetime.datetime) -> datetime.datetime:
         """The first slot strictly later than `instant`."""
@@ -51,14 +66,7 @@ class Schedule:
 
     def count_between(self, after: datetime.datetime, until: datetime.datetime) -> int:
         """How many slots lie in (after, until]; costs the same for a slot a minute and a slot a year."""
-        low, high = _second(after) + 1, _second(until) + 1
-        if high <= low:
-            return 0
-        total = 0
-        for stretch in zones.forward(self.zone, since=low, until=high - 1):
-            total += self._cron.count(*self._walls(stretch, low=low, high=high))
-            total += low <= stretch.start < high and self._runs_after_gap(stretch)
-        return total
+        return self.count(_second(after) + 1, _second(until) + 1, budget.Budget(self.at))
 
     def last_before_or_at(self, instant: datetime.datetime, *, after: datetime.datetime) -> datetime.datetime | None:
         """The newest slot in (after, instant], None where there is none."""
@@ -66,131 +74,160 @@ class Schedule:
 
     def newest(self, n: int, *, after: datetime.datetime, until: datetime.datetime) -> tuple[datetime.datetime, ...]:
         """The newest `n` slots in (after, until], oldest first."""
-        slots = itertools.islice(self._descending(_second(after) + 1, _second(until) + 1), n)
+        steps = budget.Budget(self.at)
+        slots = itertools.islice(self.descending(_second(after) + 1, _second(until) + 1, steps), n)
         return tuple(_moment(slot) for slot in reversed(list(slots)))
 
-    def descending(self, after: datetime.datetime, until: datetime.datetime) -> Iterator[datetime.datetime]:
-        """The slots in (after, until], latest first."""
-        return map(_moment, self._descending(_second(after) + 1, _second(until) + 1))
+    def first(self, low: int, steps: budget.Budget) -> int:
+        """The first slot at or after `low`, in seconds since 1970."""
+        walks = {each: _Walk(each, steps) for each in (self._whole, self._again)}
+        for stretch in zones.forward(self.zone, since=low, until=low + _HORIZON):
+            steps.spend()
+            if low <= stretch.start and self._runs_after_gap(stretch, steps):
+                return stretch.start
+            for start, end, part in self._spans(stretch, low=low, high=stretch.end):
+                if (wall := walks[part].first_from(start)) < end:
+                    return wall - stretch.offset
+        raise errors.InvalidInput(self.at, f"has no instant in {HORIZON_YEARS} years: write a date that comes")
 
-    def _descending(self, low: int, high: int) -> Iterator[int]:
+    def count(self, low: int, high: int, steps: budget.Budget) -> int:
+        """How many slots lie in [low, high), in seconds since 1970."""
+        if high <= low:
+            return 0
+        total = 0
+        for stretch in zones.forward(self.zone, since=low, until=high - 1):
+            steps.spend()
+            spans = self._spans(stretch, low=low, high=high)
+            total += sum(part.count(start, end, steps) for start, end, part in spans)
+            total += low <= stretch.start < high and self._runs_after_gap(stretch, steps)
+        return total
+
+    def descending(self, low: int, high: int, steps: budget.Budget) -> Iterator[int]:
+        """The slots in [low, high), latest first, in seconds since 1970."""
         if high <= low:
             return
         for stretch in zones.backward(self.zone, since=low, until=high - 1):
-            for wall in self._cron.descending(*self._walls(stretch, low=low, high=high)):
-                yield wall - stretch.offset
-            if low <= stretch.start < high and self._runs_after_gap(stretch):
+            steps.spend()
+            for start, end, part in reversed(self._spans(stretch, low=low, high=high)):
+                yield from (wall - stretch.offset for wall in part.descending(start, end, steps))
+            if low <= stretch.start < high and self._runs_after_gap(stretch, steps):
                 yield stretch.start
 
-    def _walls(self, stretch: zones.Stretch, *, low: int, high: int) -> tuple[int, int]:
-        """The part of [low, high) within a stretch as wall times, less repeated ones that do not count."""
-        start = max(low, stretch.start) + stretch.offset
-        if stretch.fresh_from is not None and self._once:
-            start = max(start, stretch.fresh_from)
-        return start, min(high, stretch.end) + stretch.offset
+    def _spans(self, stretch: zones.Stretch, *, low: int, high: int) -> list[_Span]:
+        """The part of [low, high) within a stretch as wall times, each with what counts there."""
+        start, end = max(low, stretch.start) + stretch.offset, min(high, stretch.end) + stretch.offset
+        fresh = start if stretch.fresh_from is None else min(max(start, stretch.fresh_from), end)
+        spans = [(start, fresh, self._again), (fresh, end, self._whole)]
+        return [span for span in spans if span[0] < span[1] and span[2].crons]
 
-    def _runs_after_gap(self, stretch: zones.Stretch) -> bool:
+    def _runs_after_gap(self, stretch: zones.Stretch, steps: budget.Budget) -> bool:
         """Whether the gap before a stretch swallowed a slot, and its first instant is not one already."""
-        if stretch.gap_from is None or not self._late:
+        if stretch.gap_from is None:
             return False
         first = stretch.start + stretch.offset
-        return self._cron.count(stretch.gap_from, first) > 0 and not self._cron.matches(first)
+        return self._late.count(stretch.gap_from, first, steps) > 0 and not self._whole.matches(first)
 
-    @property
-    def _late(self) -> bool:
-        return self._cron.fixed and self.gap == "RunAfter"
 
-    @property
-    def _once(self) -> bool:
-        return self._cron.fixed and self.overlap == "First"
+def parse(
+    expression: str,
+    *,
+    zone: str = "UTC",
+    gap: str = "RunAfter",
+    overlap: str = "First",
+    job_id: uuid.UUID | None = None,
+) -> Schedule:
+    """Read one expression, or raise `InvalidInput` with one sentence that says what to write instead.
+
+    `job_id` is the job that an H is hashed from; without it an H is refused.
+    """
+    return _parse((cron.settle(expression, job_id),), zone, gap=gap, overlap=overlap, at=FIELD)
+
+
+def union(
+    expressions: Sequence[str],
+    *,
+    zone: str = "UTC",
+    gap: str = "RunAfter",
+    overlap: str = "First",
+    job_id: uuid.UUID | None = None,
+) -> Schedule:
+    """Read several expressions as one rule; an error names the one that is wrong."""
+    settled = (_named(f"{UNION_FIELD}[{at}]", cron.settle, one, job_id) for at, one in enumerate(expressions))
+    return _parse(tuple(settled), zone, gap=gap, overlap=overlap, at=UNION_FIELD)
 
 
 @lru_cache(maxsize=4_096)
-def parse(expression: str, *, zone: str = "UTC", gap: str = "RunAfter", overlap: str = "First") -> Schedule:
-    """Read a schedule, or raise `InvalidInput` with one sentence that says what to write instead."""
+def _parse(settled: tuple[str, ...], zone: str, *, gap: str, overlap: str, at: str) -> Schedule:
     if gap not in _GAP_RULES:
         raise errors.InvalidInput("spec.dst.gap", f"is not known: write {' or '.join(_GAP_RULES)}")
     if overlap not in _OVERLAP_RULES:
         raise errors.InvalidInput("spec.dst.overlap", f"is not known: write {' or '.join(_OVERLAP_RULES)}")
     zones.load(zone)
-    return Schedule(expression=expression, zone=zone, gap=gap, overlap=overlap, _cron=crons.read(expression))
+    names = [at] if at == FIELD else [f"{at}[{index}]" for index in range(len(settled))]
+    crons = tuple(_named(name, cron.read, text) for name, text in zip(names, settled, strict=True))
+    whole = pattern.Pattern(crons)
+    if sum(len(days.walkable()) for days in whole.days) > MAX_WALKS:
+        sentence = f"names more than {MAX_WALKS} kinds of day: write fewer of L, W and #, or make it several jobs"
+        raise errors.InvalidInput(at, sentence)
+    again = whole if overlap == "Both" else pattern.Pattern(tuple(one for one in crons if not one.fixed))
+    late = pattern.Pattern(tuple(one for one in crons if one.fixed and gap == "RunAfter"))
+    return Schedule(settled, zone, gap, overlap, at, whole, again, late)
+
+
+def _named(name: str, read: Callable[P, T], *words: P.args, **more: P.kwargs) -> T:
+    """What `read` makes of `words`, or its error with the name of the field that they came from."""
+    try:
+        return read(*words, **more)
+    except errors.InvalidInput as error:
+        raise errors.InvalidInput(name, error.sentence) from None
 
 
 class _Walk:
-    """The wall, forwards, with a budget: asked again only when the last answer no longer serves."""
+    """A pattern forwards, asked again only when the last answer no longer serves."""
 
-    def __init__(self, cron: crons.Cron) -> None:
-        self._cron = cron
-        self._steps = 0
+    def __init__(self, part: pattern.Pattern, steps: budget.Budget) -> None:
+        self._part = part
+        self._steps = steps
         self._asked = 0
         self._found: int | None = None
 
-    def first_at_or_after(self, wall: int) -> int:
+    def first_from(self, wall: int) -> int:
         if self._found is None or not self._asked <= wall <= self._found:
-            self._asked, self._found = wall, self._ask(wall)
+            self._asked, self._found = wall, self._part.first_from(wall, self._next_day)
         return self._found
 
-    def _ask(self, wall: int) -> int:
-        self._steps += 1
-        if self._steps > _MAX_STEPS:
-            raise _never()
-        today, seconds = divmod(wall, crons.DAY)
-        day = _day_from(self._cron.days, today)
-        time = self._cron.time_from(seconds if day == today else 0)
-        if time is None:
-            day, time = _day_from(self._cron.days, today + 1), self._cron.time_from(0)
-        assert time is not None, "every day has a first time"
-        return day * crons.DAY + time
+    def _next_day(self, days: dates.Days, day: int) -> int:
+        self._steps.spend(budget.ASK * len(days.walkable()))
+        return _day_from(days, day)
 
 
 @lru_cache(maxsize=32_768)
-def _day_from(days: crons.Days, day: int) -> int:
+def _day_from(days: dates.Days, day: int) -> int:
     """The first matching day at or after `day`, as croniter finds it; most schedules share their days."""
-    if days.every:
-        return day
-    return min(_ask_croniter(walker, day) for walker in _walkers(days))
+    return day if days.every else min(_ask_croniter(walker, day) for walker in _walkers(days))
 
 
 def _ask_croniter(walker: croniter, day: int) -> int:
-    before = _WALL_EPOCH + datetime.timedelta(days=day) - _SECOND
     try:
+        before = _WALL_EPOCH + datetime.timedelta(days=day) - _SECOND
         # a copy, since a walker keeps its place and threads share the original
         found: datetime.datetime = copy.copy(walker).get_next(datetime.datetime, start_time=before)
     except (ValueError, OverflowError):  # no such date in time, or none before the year 10000
-        return day + 2 * HORIZON_YEARS * 366
+        return pattern.NEVER
     return (found - _WALL_EPOCH).days
 
 
 @lru_cache(maxsize=4_096)
-def _walkers(days: crons.Days) -> tuple[croniter, ...]:
-    expressions = crons.walkable(days)
+def _walkers(days: dates.Days) -> tuple[croniter, ...]:
+    expressions = days.walkable()
     return tuple(croniter(text, _WALL_EPOCH, max_years_between_matches=HORIZON_YEARS) for text in expressions)
 
 
 @lru_cache(maxsize=32_768)
 def _next(schedule: Schedule, after: int) -> int:
-    try:
-        slot = _search(schedule, after)
-    except OverflowError:
-        raise _never() from None
+    slot = schedule.first(after + 1, budget.Budget(schedule.at))
     assert slot > after, "a schedule must move forward"
     return slot
-
-
-def _search(schedule: Schedule, after: int) -> int:
-    walk = _Walk(schedule._cron)
-    for stretch in zones.forward(schedule.zone, since=after + 1, until=after + _HORIZON):
-        gap = stretch.gap_from if schedule._late and stretch.start > after else None
-        if gap is not None and walk.first_at_or_after(gap) < stretch.start + stretch.offset:
-            return stretch.start
-        low, high = schedule._walls(stretch, low=after + 1, high=stretch.end)
-        if low < high and (wall := walk.first_at_or_after(low)) < high:
-            return wall - stretch.offset
-    raise _never()
-
-
-def _never() -> errors.InvalidInput:
-    return errors.InvalidInput(FIELD, f"has no instant in {HORIZON_YEARS} years: write a date that comes")
 
 
 def _second(instant: datetime.datetime) -> int:

@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import bounds, cron, documents, fields, hashing, instants, intervals, times
+from clockhand.domain import bounds, documents, fields, hashing, instants, intervals, times
 from clockhand.domain import schedule as schedules
-from clockhand.domain import union as unions
 from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
 from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
 from clockhand.domain.fields import Delivery as Delivery
@@ -136,10 +135,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return hashing.delay(job_id, jitter_seconds=self.jitter_seconds)
 
     def _scheduled(self, origin: times.Origin) -> times.Times:
-        rules = {"zone": self.time_zone, "gap": self.dst.gap.value, "overlap": self.dst.overlap.value}
+        gap, overlap = self.dst.gap.value, self.dst.overlap.value
         if self.schedule is not None:
-            return schedules.parse(cron.settle(self.schedule, origin.job_id), **rules)
-        return unions.parse(tuple(cron.settle(one, origin.job_id) for one in self.schedules), **rules)
+            return schedules.parse(self.schedule, zone=self.time_zone, gap=gap, overlap=overlap, job_id=origin.job_id)
+        return schedules.union(self.schedules, zone=self.time_zone, gap=gap, overlap=overlap, job_id=origin.job_id)
 
 
 def _instant(text: str | None, field: str) -> datetime | None:

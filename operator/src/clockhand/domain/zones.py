@@ -1,23 +1,30 @@
 """Time zones as stretches of constant offset: the standard library tells the offset at an instant only.
 
-A schedule is right at clock changes when it knows three things of each stretch: where it ends, which wall
-times were skipped at its start, and which of its wall times have been on the wall before.
+The data is that of the `tzdata` package and never the host's, which differs from node to node: replicas that disagree
+about an offset would fire two slots where there is one.
+
+A schedule is right at clock changes when it knows three things of each stretch: where it ends, which wall times were
+skipped at its start, and which of its wall times have been on the wall before.
 """
 
 from __future__ import annotations
 
 import datetime
 import difflib
+import importlib.resources
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+
+import tzdata
 
 from clockhand import errors
 
 FIELD = "spec.timeZone"
 _SCAN = 4 * 86_400  # no zone has changed its clock twice within six days since 1970
 _MAX_YEAR = 9_990
+_DATA = importlib.resources.files(tzdata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +41,18 @@ class Stretch:
 @lru_cache(maxsize=1_024)
 def load(name: str) -> zoneinfo.ZoneInfo:
     """The zone of an IANA name, or one sentence that suggests the nearest name."""
-    if name not in _names():
-        near = difflib.get_close_matches(name, _names(), n=1, cutoff=0.7)
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.7)
         hint = near[0] if near else "UTC or Europe/Berlin"
         sentence = f'"{name[:64]}" is not an IANA time zone: write a name such as {hint}'
         raise errors.InvalidInput(FIELD, sentence)
-    return zoneinfo.ZoneInfo(name)
+    with _DATA.joinpath("zoneinfo", name).open("rb") as file:
+        return zoneinfo.ZoneInfo.from_file(file, key=name)
+
+
+def version() -> str:
+    """The release of the zone data, such as 2026a; later ones sort behind."""
+    return str(tzdata.IANA_VERSION)
 
 
 def forward(name: str, *, since: int, until: int) -> Iterator[Stretch]:
@@ -67,8 +80,9 @@ def _year(instant: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def _names() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+def names() -> frozenset[str]:
+    """Every IANA name that is known."""
+    return frozenset(_DATA.joinpath("zones").read_text(encoding="ascii").split())
 
 
 @lru_cache(maxsize=4_096)
