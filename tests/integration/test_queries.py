@@ -211,7 +211,7 @@ async def _promote(scene: Scene) -> None:
 
 
 async def _shards(scene: Scene) -> None:
-    await shards.beat(scene.connection, replica="one", lease=10)
+    await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
     await shards.release(scene.connection, replica="one", shards=[1, 2, 3])
     await shards.take(scene.connection, replica="one", lease=10, shards=[1, 2, 3])
 

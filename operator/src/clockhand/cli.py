@@ -34,6 +34,16 @@ Examples:
 """
 
 
+_CLOCK_EXAMPLES = """
+\b
+Examples:
+  clockhand clock
+  clockhand clock -o json
+  clockhand clock --confirm
+  kubectl -n clockhand-system exec deploy/clockhand-operator -- clockhand clock
+"""
+
+
 @click.group(epilog=_EXAMPLES)
 @click.version_option(package_name="clockhand")
 def clockhand() -> None:
@@ -50,6 +60,16 @@ def clockhand() -> None:
 def migrate(check: bool, after: bool, restored: bool) -> None:
     """Bring the database's schema up to this release."""
     _run(functools.partial(_migrate, check=check, after=after, restored=restored))
+
+
+@clockhand.command(epilog=_CLOCK_EXAMPLES)
+@click.option(
+    "--confirm", is_flag=True, help="The clock is right: fire by it from now on, catching up as each job says."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def clock(confirm: bool, output: str) -> None:
+    """Say whether the database's clock is trusted, or by how much it jumped and until when firing waits."""
+    _run(functools.partial(_clock, confirm=confirm, output=output))
 
 
 @clockhand.command()
@@ -99,6 +119,22 @@ async def _migrate(settings: config.Settings, *, check: bool, after: bool, resto
         click.echo("the schema fits this release")
     finally:
         await db.close()
+
+
+async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> None:
+    from clockhand.engine import clock as clocks
+    from clockhand.store import database, migrations
+
+    db = database.Database(settings.database_url, size=1, name="clock", options=settings.database_session_options)
+    await db.open()
+    try:
+        await migrations.check(db)
+        confirmed = await clocks.confirm(db) if confirm else None
+        state = await clocks.state(db)
+    finally:
+        await db.close()
+    told = clocks.as_json if output == "json" else clocks.as_text
+    click.echo(told(state, confirmed))
 
 
 async def _operate(settings: config.Settings) -> None:

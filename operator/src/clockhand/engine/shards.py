@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import structlog
 
 from clockhand import metrics
-from clockhand.domain import ids, sharding
+from clockhand.domain import ids, sharding, zones
 from clockhand.store import database, installation, runs
 from clockhand.store import shards as rows
 
@@ -23,7 +23,10 @@ _MARGIN = 0.1
 
 
 class Shards:
-    """This replica's shard leases. `lease` is in seconds; renew at a third of it by calling `run_once`."""
+    """This replica's shard leases. `lease` is in seconds; renew at a third of it by calling `run_once`.
+
+    With each renewal it says which zone data it has.
+    """
 
     def __init__(
         self,
@@ -32,19 +35,37 @@ class Shards:
         replica: str,
         lease: float,
         clock: Callable[[], float] = time.monotonic,
+        zone_version: str | None = None,
     ) -> None:
         self._db = db
         self._replica = replica
         self._lease = lease
         self._clock = clock
+        self._zone_version = zone_version or zones.version()
         self._generations: Mapping[int, int] = {}
         self._trusted_until = float("-inf")
         self.free_duties: frozenset[str] = frozenset()
         """Duties that nobody held at the last renewal."""
+        self.newer_zones = False
+        """Whether next slots are to be computed anew, as far as the last renewal showed."""
+        self._silent_at_first: bool | None = None
+        self.paused = False
+        """Whether some job was paused at the last renewal."""
+        self.expiring = False
+        """Whether some one-shot of the held shards might have expired at the last renewal."""
 
     @property
     def replica(self) -> str:
         return self._replica
+
+    @property
+    def zone_version(self) -> str:
+        return self._zone_version
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether, when this replica began, another had not been heard of for a lease: that, or the clock had moved."""
+        return self._silent_at_first is not False
 
     def holder(self) -> runs.Holder:
         """What this replica may act on now; empty once its lease cannot be trusted any more."""
@@ -62,8 +83,9 @@ class Shards:
         """Renews, gives back and takes shards; returns those gained, whose open runs the caller goes through first."""
         began = self._clock()
         async with self._db.transaction() as connection:
-            view = await rows.beat(connection, replica=self._replica, lease=self._lease)
-            held, self.free_duties = view.held, view.free_duties
+            view = await self._beat(connection)
+            held = view.held
+            self.paused, self.expiring = view.paused, view.expiring
             if view.promoted:
                 log.warning("database_promoted", epoch=await installation.settle_epoch(connection))
             wanted = sharding.preferred(range(ids.SHARDS), view.replicas, me=self._replica)
@@ -78,6 +100,13 @@ class Shards:
         gained = frozenset(taken) | {s for s, g in kept.items() if seen.get(s) != g}
         self._adopt({**kept, **taken}, began)
         return gained
+
+    async def _beat(self, connection: database.Connection) -> rows.View:
+        view = await rows.beat(connection, replica=self._replica, lease=self._lease, zone_version=self._zone_version)
+        self.free_duties, self.newer_zones = view.free_duties, view.newer_zones
+        if self._silent_at_first is None:
+            self._silent_at_first = view.silent
+        return view
 
     async def leave(self) -> None:
         """Gives everything back, for a stop on purpose."""

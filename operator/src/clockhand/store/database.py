@@ -11,17 +11,21 @@ import contextlib
 import math
 import time
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
 import psycopg.conninfo
 import psycopg_pool
+import structlog
 from psycopg import rows
 
 from clockhand import errors
+from clockhand.domain import clock as clocks
 from clockhand.store import queries
+
+log = structlog.get_logger(__name__)
 
 Connection = psycopg.AsyncConnection[Any]
 Parameters = Mapping[str, Any]
@@ -34,14 +38,53 @@ _FRESH_SECONDS = 1.0
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
+class ClockStepped(errors.Unavailable):
+    """The database's clock is not where it should be: nothing may be decided by it before that is stored."""
+
+    def __init__(self, stored: clocks.Stored, jump: timedelta) -> None:
+        super().__init__(f"the database's clock jumped by {clocks.signed(jump)}")
+        self.stored = stored
+        self.jump = jump
+
+
+class _Watch:
+    """Holds each reading of the database's clock against this process's own."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.monotonic = monotonic
+        self._projection: clocks.Projection | None = None
+
+    def see(self, clock: datetime, stored: clocks.Stored, *, since: float) -> None:
+        reading = clocks.Reading(clock, stored, before=since, after=self.monotonic())
+        self._projection, jump = clocks.observe(self._projection, reading)
+        if jump:
+            raise ClockStepped(stored, jump)
+
+
+class _Timed(psycopg.AsyncConnection[Any]):
+    """A connection that knows since when its transaction may be open, and whose clock to hold it against."""
+
+    watch: _Watch | None = None
+    since: float = -math.inf
+
+
 class Database:
     """A pool of connections to one database. Open it before use; `url` is a libpq connection string or URI.
 
     `options=False` leaves out session settings at connect, which a transaction pooler refuses. `patience` is how many
-    seconds a caller waits for a connection.
+    seconds a caller waits for a connection. Every time that the database tells is held against `monotonic`.
     """
 
-    def __init__(self, url: str, *, size: int, name: str, options: bool = True, patience: float = 10) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int,
+        name: str,
+        options: bool = True,
+        patience: float = 10,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         keywords: dict[str, Any] = {
             "application_name": f"clockhand-{name}",
             "connect_timeout": 5,
@@ -59,9 +102,11 @@ class Database:
             max_idle=60,
             reconnect_timeout=5,
             name=name,
+            connection_class=_Timed,
             kwargs={"autocommit": False, "row_factory": rows.namedtuple_row},
             check=self._check,
         )
+        self._watch = _Watch(monotonic)
         self._answered: weakref.WeakKeyDictionary[Connection, float] = weakref.WeakKeyDictionary()
 
     async def open(self) -> None:
@@ -80,9 +125,13 @@ class Database:
         """
         with _translated():
             async with self._pool.connection() as connection:
+                connection.watch, connection.since = self._watch, self._watch.monotonic()
                 # the pool's own context would hide which of the two happened, so begin and end are spelt out here
                 try:
                     yield connection
+                except ClockStepped as stepped:
+                    await _note_step(connection, stepped)
+                    raise
                 except BaseException:
                     with contextlib.suppress(psycopg.Error):
                         await connection.rollback()
@@ -117,6 +166,22 @@ async def _commit(connection: Connection) -> None:
         raise
 
 
+async def _note_step(connection: Connection, stepped: ClockStepped) -> None:
+    """In a transaction of its own: what was to be decided by that clock is rolled back."""
+    total = stepped.stored.with_jump(stepped.jump)
+    parameters = {
+        "total": total.total_seconds() if total is not None else None,
+        "step": stepped.stored.step,
+        "noticed_at": stepped.stored.noticed_at,
+    }
+    with contextlib.suppress(psycopg.Error):  # the next reading finds the same
+        await connection.rollback()
+        noted = await execute(connection, "installation.note_step", parameters)
+        await connection.commit()
+        if noted:
+            log.error("clock_stepped", by=clocks.signed(stepped.jump), unconfirmed=clocks.signed(total))
+
+
 @contextlib.contextmanager
 def _translated() -> Any:
     try:
@@ -148,11 +213,22 @@ async def execute(connection: Connection, name: str, parameters: Parameters | No
 
 
 async def now(connection: Connection) -> datetime:
-    """Database time at the start of this transaction: what decides what is due and what has expired."""
+    """The installation's time at the start of this transaction: what decides what is due and what has expired.
+
+    It is what the database's clock shows, less a step that nobody has confirmed. Raises ClockStepped where this process
+    is the first to see a step.
+    """
     row = await fetch_one(connection, "installation.now")
     assert row is not None
-    instant: datetime = row.now
-    return instant
+    return time_in(connection, row)
+
+
+def time_in(connection: Connection, row: Any) -> datetime:
+    """The installation's time by a row that has `clock`, `clock_step` and `clock_noticed_at`, read in this transaction."""
+    stored = clocks.Stored(row.clock_step, row.clock_noticed_at)
+    if isinstance(connection, _Timed) and connection.watch is not None:
+        connection.watch.see(row.clock, stored, since=connection.since)
+    return stored.time_at(row.clock)
 
 
 def _text(name: str) -> LiteralString:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from clockhand.domain import clock as clocks
 from clockhand.domain import states
 from clockhand.store import database, shards
 
@@ -139,6 +140,9 @@ class Wake:
     """What is due now and when something will be, for the held shards."""
 
     now: datetime
+    clock: datetime
+    """What the database's clock shows: `now`, unless it has jumped and nobody has confirmed that."""
+    clock_is: clocks.Stored
     next_due: datetime | None
     queued: bool
     next_retry: datetime | None
@@ -152,6 +156,8 @@ class Wake:
     """Some object's status is out of date."""
     unnumbered: bool
     oldest_anywhere: datetime | None
+    next_backfill: datetime | None
+    """When a backfill is to be looked at."""
 
 
 async def claim(connection: database.Connection, *, holder: Holder, limit: int, now: datetime) -> Sequence[Claim]:
@@ -211,7 +217,7 @@ async def lock_open(connection: database.Connection, *, holder: Holder, items: S
 
 
 async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime) -> Sequence[Any]:
-    """Ends runs: rows (run_id, job_id, state, kept); `kept` is false where history had the run already."""
+    """Ends runs: rows (run_id, job_id, kind, key, state, kept); `kept` is false where history had the run already."""
     if not outcomes:
         return ()
     fields = ("run_id", "token", "state", "reason", "message", "failures", "disruptions", "pod_uid", "node")
@@ -326,7 +332,9 @@ async def wake(connection: database.Connection, *, shards: Collection[int]) -> W
     """One look for all loops."""
     row = await database.fetch_one(connection, "runs.wake", {"shards": sorted(shards)})
     assert row is not None
-    return Wake(*row)
+    now = database.time_in(connection, row)
+    clock, step, noticed_at, *rest = row
+    return Wake(now, clock, clocks.Stored(step, noticed_at), *rest)
 
 
 async def still_open(

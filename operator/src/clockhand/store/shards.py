@@ -24,6 +24,14 @@ class View:
     free_duties: frozenset[str]
     promoted: bool
     """The database is a standby that was promoted: its epoch has to be raised."""
+    silent: bool
+    """Some replica has stopped without a word, or the clock has moved since it was heard of."""
+    newer_zones: bool
+    """The next slots were computed under older zone data than this replica has, and no live one has older data."""
+    paused: bool
+    """Some job, of whatever shard, is paused."""
+    expiring: bool
+    """Some one-shot of the held shards may have expired."""
 
 
 def rotated(shards: Collection[int]) -> list[int]:
@@ -33,16 +41,25 @@ def rotated(shards: Collection[int]) -> list[int]:
     return ordered[start:] + ordered[:start]
 
 
-async def beat(connection: database.Connection, *, replica: str, lease: float) -> View:
-    """Records that `replica` lives and renews what it holds for `lease` seconds; returns what it sees then."""
-    row = await database.fetch_one(connection, "shards.beat", {"replica": replica, "lease": lease})
+async def beat(connection: database.Connection, *, replica: str, lease: float, zone_version: str) -> View:
+    """Records that `replica` lives and renews what it holds for `lease` seconds; returns what it sees then.
+
+    `zone_version` is that of its zone data.
+    """
+    parameters = {"replica": replica, "lease": lease, "zone_version": zone_version}
+    row = await database.fetch_one(connection, "shards.beat", parameters)
     assert row is not None
+    database.time_in(connection, row)
     return View(
         held=dict(zip(row.shards, row.generations, strict=True)),
-        replicas=sorted([replica, *(row.others or ())]),
+        replicas=sorted([replica, *row.others]),
         free=row.free,
         free_duties=frozenset(row.free_duties),
         promoted=row.promoted,
+        silent=row.silent,
+        newer_zones=(row.zone_version or "") < zone_version and not row.older_zones,
+        paused=row.paused,
+        expiring=row.expiring,
     )
 
 

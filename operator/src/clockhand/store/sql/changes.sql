@@ -25,7 +25,8 @@ WHERE c.change_id = placed.change_id;
 
 -- name: standing
 -- `at` is read after the snapshot was taken: what had ended by then and is not seen, is seen as live.
-SELECT epoch, last_change, EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS pending, clock_timestamp() AS at
+SELECT epoch, last_change, EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS pending,
+       clock_timestamp() - coalesce(clock_step, '0') AS at
 FROM installation;
 
 -- name: oldest

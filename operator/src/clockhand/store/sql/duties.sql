@@ -1,14 +1,16 @@
 -- name: take
 -- A free or expired duty goes to whoever asks first; the generation rises, so that the last holder's writes are refused.
 UPDATE duty_leases
-SET holder = %(replica)s, generation = generation + 1, expires_at = now() + %(lease)s
-WHERE duty = %(duty)s AND (holder IS NULL OR expires_at <= now())
+SET holder = %(replica)s, generation = generation + 1, expires_at = installed.time + %(lease)s
+FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed
+WHERE duty = %(duty)s AND (holder IS NULL OR expires_at <= installed.time)
 RETURNING generation;
 
 -- name: renew
 -- Also after the lease ran out, as long as nobody took the duty over.
 UPDATE duty_leases
-SET expires_at = now() + %(lease)s
+SET expires_at = installed.time + %(lease)s
+FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed
 WHERE duty = %(duty)s AND holder = %(replica)s AND generation = %(generation)s;
 
 -- name: resign

@@ -46,7 +46,7 @@ SELECT spec_id, generation, template, coalesce(payload, 'null'::jsonb) AS payloa
 FROM job_specs WHERE spec_id = ANY(%(spec_ids)s);
 
 -- name: launched
--- The API server has the attempt's pod. Lateness is measured to the first time this is stored.
+-- The API server has the attempt's pod. Lateness is measured to the first time this is stored; a backfill's run has none.
 UPDATE live_runs r
 SET pod_uid = n.pod_uid, launched_at = coalesce(r.launched_at, n.launched_at)
 FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[], %(pod_uids)s::uuid[],
@@ -55,7 +55,7 @@ WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Runn
   AND EXISTS (SELECT FROM shard_leases s
               WHERE s.shard = r.shard AND s.generation = n.generation AND s.holder = %(replica)s)
 RETURNING r.run_id, extract(epoch FROM r.launched_at - r.scheduled_at)::float AS lateness,
-          r.attempt = 1 AS first;
+          r.attempt = 1 AND r.kind <> 'Backfill' AS first;
 
 -- name: running
 WITH moved AS (
@@ -147,12 +147,15 @@ shown AS (
     SET last_success_at = greatest(last_success_at, ended.success_at),
         consecutive_failures = CASE WHEN ended.success_at IS NOT NULL THEN 0
                                     ELSE consecutive_failures + ended.deaths END,
+        last_manual_success_at = CASE WHEN ended.by_hand THEN %(now)s ELSE last_manual_success_at END,
         dirty_at = coalesce(dirty_at, %(now)s)
     FROM (SELECT job_id, max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
+                 bool_or(new_state = 'Succeeded' AND kind = 'Manual') AS by_hand,
                  count(*) FILTER (WHERE new_state = 'Dead') AS deaths
           FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
     WHERE job_status.job_id = ended.job_id)
-SELECT gone.run_id, gone.job_id, gone.new_state::text AS state, kept.run_id IS NOT NULL AS kept
+SELECT gone.run_id, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
+       kept.run_id IS NOT NULL AS kept
 FROM gone LEFT JOIN kept USING (run_id);
 
 -- name: retry
@@ -161,8 +164,9 @@ WITH moved AS (
     SET state = 'Retrying', reason = n.reason, message = n.message, failures = n.failures, disruptions = n.disruptions,
         ready_at = n.ready_at, token = NULL, stop_reason = NULL, deadline_at = NULL, pod_uid = NULL,
         launched_at = coalesce(r.launched_at, CASE WHEN n.created_at IS NOT NULL
-                                              THEN least(greatest(n.created_at, r.claimed_at), now()) END)
-    FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[], %(messages)s::text[],
+                                              THEN least(greatest(n.created_at, r.claimed_at), installed.time) END)
+    FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed,
+         unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(reasons)s::text[], %(messages)s::text[],
                 %(failures)s::int[], %(disruptions)s::int[], %(ready)s::timestamptz[], %(created)s::timestamptz[])
          AS n (run_id, token, reason, message, failures, disruptions, ready_at, created_at)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
@@ -322,7 +326,13 @@ SELECT run_id FROM moved;
 
 -- name: wake
 -- One look for all loops: what is due now, and when something will be. One index probe a shard and question.
-SELECT date_trunc('milliseconds', now()) AS now,
+WITH installed AS MATERIALIZED (
+    SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at,
+           now() - coalesce(clock_step, '0') AS time
+    FROM installation)
+SELECT (SELECT clock FROM installed) AS clock,
+       (SELECT clock_step FROM installed) AS clock_step,
+       (SELECT clock_noticed_at FROM installed) AS clock_noticed_at,
        min(due.next_run_at) AS next_due,
        coalesce(bool_or(queued.there), false) AS queued,
        min(retrying.ready_at) AS next_retry,
@@ -336,8 +346,10 @@ SELECT date_trunc('milliseconds', now()) AS now,
        (SELECT min(first.next_run_at)
         FROM generate_series(0, 255) AS every (shard)
         CROSS JOIN LATERAL (SELECT next_run_at FROM jobs
-                            WHERE jobs.shard = every.shard AND next_run_at <= now()
-                            ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere
+                            WHERE jobs.shard = every.shard AND next_run_at <= (SELECT time FROM installed)
+                            ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere,
+       (SELECT look_at FROM backfills WHERE ended_at IS NULL AND shard = ANY(%(shards)s::smallint[])
+        ORDER BY look_at LIMIT 1) AS next_backfill
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
                    ORDER BY next_run_at LIMIT 1) AS due ON true

@@ -1,32 +1,59 @@
 -- name: beat
 -- One statement for all that keeps a replica in its place, since an idle one costs little else: it lives, it keeps every
 -- shard that it still holds (one that was taken over meanwhile is not among them), and it sees who else lives, which
--- shards and duties nobody holds now, and whether the database was a standby until lately.
-WITH stamped AS (
-    INSERT INTO replicas AS r (replica, started_at, last_seen)
-    VALUES (%(replica)s, now(), now())
-    ON CONFLICT (replica) DO UPDATE SET last_seen = now()),
+-- shards and duties nobody holds now, whether the database was a standby until lately, and whether there is anything of
+-- which most installations have nothing: paused jobs, and one-shots that may expire.
+WITH installed AS (
+    SELECT now() - coalesce(clock_step, '0') AS time, zone_version, clock_step, clock_noticed_at,
+           timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS promoted
+    FROM installation),
+stamped AS (
+    INSERT INTO replicas AS r (replica, started_at, last_seen, zone_version)
+    SELECT %(replica)s, time, time, %(zone_version)s FROM installed
+    ON CONFLICT (replica) DO UPDATE SET last_seen = excluded.last_seen, zone_version = excluded.zone_version),
 kept AS (
     UPDATE shard_leases
-    SET expires_at = now() + make_interval(secs => %(lease)s)
+    SET expires_at = installed.time + make_interval(secs => %(lease)s)
+    FROM installed
     WHERE holder = %(replica)s
-    RETURNING shard, generation)
-SELECT (SELECT coalesce(array_agg(shard ORDER BY shard), '{}') FROM kept) AS shards,
+    RETURNING shard, generation),
+-- its own stamp is not in the snapshot of this statement
+others AS MATERIALIZED (
+    SELECT replica, replicas.zone_version,
+           last_seen BETWEEN time - make_interval(secs => %(lease)s) AND time + make_interval(secs => %(lease)s) AS live
+    FROM replicas CROSS JOIN installed WHERE replica <> %(replica)s)
+SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at,
+       (SELECT coalesce(array_agg(shard ORDER BY shard), '{}') FROM kept) AS shards,
        (SELECT coalesce(array_agg(generation ORDER BY shard), '{}') FROM kept) AS generations,
-       -- its own stamp is not in the snapshot of this statement
-       (SELECT array_agg(replica) FROM replicas
-        WHERE last_seen > now() - make_interval(secs => %(lease)s) AND replica <> %(replica)s) AS others,
+       (SELECT coalesce(array_agg(replica), '{}') FROM others WHERE live) AS others,
+       EXISTS (SELECT FROM others WHERE NOT live) AS silent,
        (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases
-        WHERE expires_at <= now() AND holder IS DISTINCT FROM %(replica)s) AS free,
-       (SELECT coalesce(array_agg(duty), '{}') FROM duty_leases WHERE expires_at <= now()) AS free_duties,
-       (SELECT timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM installation) AS promoted;
+        WHERE expires_at <= time AND holder IS DISTINCT FROM %(replica)s) AS free,
+       (SELECT coalesce(array_agg(duty), '{}') FROM duty_leases WHERE expires_at <= time) AS free_duties,
+       promoted, zone_version,
+       EXISTS (SELECT FROM others WHERE live AND coalesce(others.zone_version, '') < %(zone_version)s) AS older_zones,
+       EXISTS (SELECT FROM jobs WHERE paused_at IS NOT NULL) AS paused,
+       EXISTS (SELECT FROM kept CROSS JOIN LATERAL (
+                   SELECT FROM jobs
+                   WHERE jobs.shard = kept.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
+                     AND jobs.expires_at <= installed.time AND deleted_at IS NULL
+                   LIMIT 1) AS due)
+       OR EXISTS (SELECT FROM kept CROSS JOIN LATERAL (
+                   SELECT FROM jobs
+                   WHERE jobs.shard = kept.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
+                     AND jobs.expires_at IS NULL AND deleted_at IS NULL
+                     AND NOT suspended AND paused_at IS NULL AND parked IS NULL
+                   LIMIT 1) AS unset) AS expiring
+FROM installed;
 
 -- name: take
 -- Free shards only; the rise of the generation is what shuts out the former holder.
 UPDATE shard_leases
-SET holder = %(replica)s, generation = generation + 1, expires_at = now() + make_interval(secs => %(lease)s)
+SET holder = %(replica)s, generation = generation + 1, expires_at = installed.time + make_interval(secs => %(lease)s)
+FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed
 WHERE shard IN (SELECT shard FROM shard_leases
-                WHERE shard = ANY(%(shards)s::smallint[]) AND expires_at <= now()
+                WHERE shard = ANY(%(shards)s::smallint[])
+                  AND expires_at <= (SELECT now() - coalesce(clock_step, '0') FROM installation)
                 ORDER BY shard FOR UPDATE SKIP LOCKED)
 RETURNING shard, generation;
 
@@ -42,4 +69,5 @@ WITH released AS (
 DELETE FROM replicas WHERE replica = %(replica)s;
 
 -- name: forget
-DELETE FROM replicas WHERE last_seen < now() - interval '1 hour';
+DELETE FROM replicas
+WHERE last_seen < (SELECT now() - coalesce(clock_step, '0') FROM installation) - interval '1 hour';

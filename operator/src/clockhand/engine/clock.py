@@ -1,0 +1,146 @@
+"""Firing waits while the database's clock is not to be believed.
+
+A step of the clock is noticed and stored by whichever process reads the clock first (`store/database.py`), and from then
+on all of them live in the time before it. Firing is paused as well: a fail-over or an administrator may be about to undo
+the step. The pause is a row, so that a replica which starts meanwhile waits like the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from clockhand import metrics
+from clockhand.domain import clock as clocks
+from clockhand.store import database, installation
+
+log = structlog.get_logger(__name__)
+
+_HEARD_AFTER = 5.0
+"""Seconds in which every live replica reads the clock, more than twice."""
+
+
+class Pause:
+    """Whether firing waits, as one replica sees it. `doubtful` tells whether other replicas may know more of the clock."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        *,
+        doubtful: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._doubtful = doubtful
+        self._monotonic = monotonic
+        self._first_look: float | None = None
+        self._waits_for: timedelta | None = None
+
+    async def look(self, clock: datetime, stored: clocks.Stored) -> bool:
+        """Whether firing waits now; ends a pause that is old enough."""
+        self._show(stored)
+        if stored.step is None:
+            return self._is_new_and_doubts()
+        ends_at = stored.ends_at()
+        if stored.is_void(clock):
+            await self._drop(stored)
+        elif ends_at is not None and clock >= ends_at:
+            await self._believe(stored)
+        return True
+
+    def _is_new_and_doubts(self) -> bool:
+        """A clock that jumped a moment before this process began looks right to it; those who saw the jump will say so."""
+        if self._first_look is None:
+            self._first_look = self._monotonic()
+        return self._doubtful() and self._monotonic() - self._first_look < _HEARD_AFTER
+
+    def _show(self, stored: clocks.Stored) -> None:
+        metrics.CLOCK_PAUSED.set(stored.step is not None)
+        metrics.CLOCK_STEP.set(stored.step.total_seconds() if stored.step is not None else 0)
+        if stored.step == self._waits_for:
+            return
+        if stored.step is None:
+            log.warning("firing_resumed", step=clocks.signed(self._waits_for))
+        else:
+            log.error("firing_paused", reason="the database's clock jumped", step=clocks.signed(stored.step))
+        self._waits_for = stored.step
+
+    async def _drop(self, stored: clocks.Stored) -> None:
+        async with self._db.transaction() as connection:
+            if await installation.drop_step(connection, stored):
+                log.warning("clock_step_dropped", step=clocks.signed(stored.step), reason="the clock went back unseen")
+
+    async def _believe(self, stored: clocks.Stored) -> None:
+        async with self._db.transaction() as connection:
+            if await installation.believe_step(connection, stored):
+                log.warning("clock_step_believed", step=clocks.signed(stored.step), reason="it is ten minutes old")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """What an administrator is told. `since` and `until` are by the database's clock as it is now."""
+
+    database_time: datetime
+    step: timedelta | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+async def state(db: database.Database) -> State:
+    """Whether the clock is trusted, or by how much it jumped, and until when firing waits."""
+    async with db.transaction() as connection:
+        found = await installation.clock(connection)
+    if found.stored.step is None:
+        return State(found.shows)
+    return State(found.shows, found.stored.step, found.stored.noticed_at, found.stored.ends_at())
+
+
+async def confirm(db: database.Database) -> timedelta | None:
+    """The clock is right: firing goes on by it. Returns the step that was confirmed, None where there was none."""
+    async with db.transaction() as connection:
+        found = await installation.clock(connection)
+        if not await installation.believe_step(connection, found.stored):
+            return None
+    log.warning("clock_step_believed", step=clocks.signed(found.stored.step), reason="it was confirmed")
+    return found.stored.step
+
+
+def as_text(one: State, confirmed: timedelta | None) -> str:
+    """One or a few lines for people; `confirmed` is a step that they confirmed just now."""
+    lines = [f"confirmed: the clock had jumped by {clocks.signed(confirmed)}"] if confirmed is not None else []
+    if one.step is None or one.since is None or one.until is None:
+        return "\n".join([*lines, f"trusted: the database's clock shows {_instant(one.database_time)}"])
+    left = max(one.until - one.database_time, timedelta())
+    return "\n".join(
+        [
+            *lines,
+            f"paused: the database's clock jumped by {clocks.signed(one.step)} and shows {_instant(one.database_time)}",
+            f"it was noticed at {_instant(one.since)} by the clock after the jump, "
+            f"{_instant(one.since - one.step)} by the one before",
+            f"firing waits until {_instant(one.until)}, another {str(left).partition('.')[0]}, or until the jump is undone",
+            "if the clock is right now, `clockhand clock --confirm` ends the wait",
+        ]
+    )
+
+
+def as_json(one: State, confirmed: timedelta | None) -> str:
+    """The same for programs; steps are in seconds."""
+    return json.dumps(
+        {
+            "trusted": one.step is None,
+            "databaseTime": _instant(one.database_time),
+            "stepSeconds": None if one.step is None else one.step.total_seconds(),
+            "noticedAt": one.since and _instant(one.since),
+            "waitsUntil": one.until and _instant(one.until),
+            "confirmedSeconds": None if confirmed is None else confirmed.total_seconds(),
+        }
+    )
+
+
+def _instant(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
