@@ -16,7 +16,7 @@ OWN = "clockhand-system"
 
 RIGHTS = {
     ("ClusterRole", "clockhand-operator"): [
-        "clockhand.dev/scheduledjobs: get list watch",
+        "clockhand.dev/scheduledjobs: delete get list watch",
         "clockhand.dev/scheduledjobs/status: patch",
         "/pods: create delete get list watch",
         "/pods/log: get",

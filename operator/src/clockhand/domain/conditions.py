@@ -13,6 +13,7 @@ import msgspec
 
 READY = "Ready"
 TEMPLATE_VALID = "TemplateValid"
+PAUSED = "Paused"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 MESSAGE_LIMIT = 1_024
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from clockhand.domain import states
+from clockhand.engine import pauses
 from clockhand.store import database, runs
 
 BATCH = 500
@@ -22,6 +23,7 @@ class Deadlines:
         """Ends or stops overdue runs; returns how many. The pods of `gated` attempts are held back on purpose."""
         if not shards:
             return 0
+        dead: set[uuid.UUID] = set()
         async with self._db.transaction() as connection:
             now = await database.now(connection)
             if gated:
@@ -29,15 +31,17 @@ class Deadlines:
             found = await runs.overdue(connection, shards=shards, now=now, limit=BATCH)
             waiting = [row.run_id for row in found if states.RunState(row.state) in states.WAITING]
             if waiting:
-                await runs.cancel_waiting(
+                ended = await runs.cancel_waiting(
                     connection,
                     run_ids=waiting,
                     reason=states.Reason.RUN_TIMEOUT,
                     state=states.RunState.DEAD,
                     now=now,
                 )
+                dead.update(row.job_id for row in ended)
             for reason, run_ids in _by_reason(found, set(waiting)).items():
                 await runs.stop_open(connection, run_ids=run_ids, reason=reason)
+        await pauses.pause(self._db, dead)
         return len(found)
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import admission, firing, ids, spec, states
-from clockhand.engine import admit, specs
+from clockhand.engine import admit, pauses, specs
 from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
@@ -47,7 +47,9 @@ class Fire:
             now = await database.now(connection)
             before = now - ANYBODYS_AFTER if anybodys else now
             due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
-            await _fire(connection, due, now=now)
+            held = await pauses.held(connection, due)
+            await _fire(connection, [job for job in due if job.job_id not in held], now=now)
+        await pauses.pause(self._db, held)
         return len(due)
 
 
@@ -58,7 +60,9 @@ async def settle_due(connection: database.Connection, job_ids: Collection[uuid.U
     jitter is not over fires early: later there is no spec to fire it under. Returns how many jobs had such a slot.
     """
     due = await rows.lock_jobs(connection, job_ids=job_ids, before=now)
-    await _fire(connection, due, now=now, early=True)
+    held = await pauses.held(connection, due)
+    await pauses.pass_over(connection, [job for job in due if job.job_id in held], now=now)
+    await _fire(connection, [job for job in due if job.job_id not in held], now=now, early=True)
     return len(due)
 
 

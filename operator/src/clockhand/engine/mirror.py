@@ -20,7 +20,7 @@ import structlog
 from clockhand import errors
 from clockhand.domain import conditions, ids, sightings, states
 from clockhand.domain import spec as specs
-from clockhand.engine import fire, inbox, templates
+from clockhand.engine import fire, inbox, pauses, templates
 from clockhand.engine import specs as stored_specs
 from clockhand.store import database, duties, firing, mirroring, runs
 
@@ -181,6 +181,7 @@ class Mirror:
         spec_ids = await mirroring.add_specs(connection, [_spec(reading) for reading in readings], now=now)
         await mirroring.edit_jobs(connection, rows, spec_ids, now=now)
         stored = await mirroring.lock_conditions(connection, spec_ids)
+        await pauses.start_anew(connection, readings, locked)
         shown = [
             _shown(reading, verdict, stored.get(reading.sighting.uid, []), locked[reading.sighting.uid], now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
@@ -350,11 +351,11 @@ def _shown(
         new,
         now=now,
         generation=reading.sighting.generation,
-        dropped=() if keeps else (conditions.TEMPLATE_VALID,),
+        dropped=(conditions.PAUSED,) if keeps else (conditions.PAUSED, conditions.TEMPLATE_VALID),
     )
     before = conditions.status_of(stored, conditions.READY)
     # the first "all is well" of a new job can wait, or a mass of new jobs would push news aside
-    urgent = fault is not None if row is None else row.parked is not None or before != new[0].status
+    urgent = fault is not None if row is None else bool(row.parked) or row.paused or before != new[0].status
     return mirroring.Shown(reading.sighting.uid, merged, urgent)
 
 

@@ -21,7 +21,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import observed, outcome, pods, spec, states, verdict
-from clockhand.engine import admit, shards, specs
+from clockhand.engine import admit, pauses, shards, specs
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
 from clockhand.store import database, runs
@@ -186,6 +186,7 @@ class Observe:
             logs = await self._logs(batch.ended.values())
             stored = await self._store(batch, holder, logs)
             self._drop(batch, stored)
+            await pauses.follow(self._db, stored.ended)
             await self._promote(stored.jobs)
         if not (self._launched or self._started or self._ended or self._handed_back):
             self.wanted.clear()
@@ -256,10 +257,12 @@ class Observe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Stored:
-    """Attempts whose end was stored, by run and token, and the jobs in which another run may now go on."""
+    """Attempts whose end was stored, by run and token, and what that means for the jobs."""
 
-    attempts: set[tuple[uuid.UUID, int]]
-    jobs: set[uuid.UUID]
+    attempts: set[tuple[uuid.UUID, int]] = dataclasses.field(default_factory=set)
+    jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
+    """Those in which another run may now go on."""
+    ended: pauses.Ended = dataclasses.field(default_factory=pauses.Ended)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -295,7 +298,7 @@ async def _store_ended(
     now: datetime,
 ) -> _Stored:
     """Stores the verdicts over those attempts that are still open and ours."""
-    stored = _Stored(set(), set())
+    stored = _Stored()
     if not ended:
         return stored
     by_attempt = {(item.key.run_id, item.key.token): item for item in ended}
@@ -305,6 +308,7 @@ async def _store_ended(
         stored.attempts.add((row.run_id, row.token))
         stored_items.append(item)
         plan = specs.of(row.spec)
+        stored.ended.expect(row.job_id, plan)
         decided = verdict.judge(plan, _open_run(row), item.end, now=now)
         outcomes.append(_outcome(row, decided, item))
         if decided.state is not states.RunState.SUCCEEDED:
@@ -317,6 +321,7 @@ async def _store_ended(
     await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
     for row in await runs.finish(connection, [one for one in outcomes if one.state.is_over], now=now):
         metrics.RUNS_ENDED.labels(state=row.state).inc()
+        stored.ended.note(row.job_id, kind=row.kind, state=row.state)
         if not row.kept:
             metrics.HISTORY_CONFLICTS.inc()
             log.error("run_already_in_history", run=str(row.run_id))

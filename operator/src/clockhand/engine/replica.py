@@ -15,7 +15,7 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import pods as pod_domain
-from clockhand.engine import admit, deadlines, fire, launch, loops, observe, pulse, shards, sweep
+from clockhand.engine import admit, deadlines, expiry, fire, launch, loops, observe, pauses, pulse, shards, sweep
 from clockhand.kube import client as clients
 from clockhand.kube import objects, watch
 from clockhand.kube import pods as kube_pods
@@ -27,6 +27,7 @@ _FLUSH_AFTER, _FLUSH_IN_A_BURST = 0.1, 0.5
 _NUMBER_AFTER = 0.1
 _SWEEP_EVERY = 5.0
 _DRAIN_SECONDS = 5.0
+_PAUSES_EVERY = 60.0
 
 
 class Replica:
@@ -64,6 +65,8 @@ class Replica:
             observer=self.observer,
             namespaces=sweep.Namespaces(lambda name: objects.namespace_phase(client, name)),
         )
+        self._expiry = expiry.Expiry(db, objects.Objects(client))
+        self._pauses_at = float("-inf")
         self._watches = [
             watch.PodWatch(api, selector=pod_domain.SELECTOR, wants=self.observer.wants, namespace=namespace)
             for namespace in namespaces or (None,)
@@ -92,6 +95,7 @@ class Replica:
             "observe": self._observe_step,
             "changes": self._changes_step,
             "sweep": self._sweep_step,
+            "tidy": self._tidy_step,
         }
 
     async def run(self, stop: asyncio.Event, *, also: Mapping[str, loops.Step] | None = None) -> None:
@@ -167,6 +171,16 @@ class Replica:
                 await self._sweep.run_once(synced=self._all_synced())
             await self._sweep.clear_away()
         return 0.2
+
+    async def _tidy_step(self) -> float:
+        """What may wait: ends of pauses that a dead process left, and one-shots whose time is over."""
+        held = self.held.holder().generations
+        if held and self.held.paused and time.monotonic() - self._pauses_at > _PAUSES_EVERY:
+            self._pauses_at = time.monotonic()
+            await pauses.sweep(self._db, held)
+        if held and self.held.expiring:
+            await self._expiry.run_once(held)
+        return expiry.EVERY
 
     def _all_synced(self) -> bool:
         return all(self._synced.get(number) for number in range(len(self._watches)))

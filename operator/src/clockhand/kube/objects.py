@@ -119,9 +119,13 @@ class Objects:
             raise (error if error.status.causes else failures.ApiConflict(error.status)) from error
         return _OBJECT.decode(answer).metadata.resource_version
 
-    async def delete(self, namespace: str, name: str, *, uid: str) -> None:
-        """Delete this very object: `NotFound` or `ApiConflict` where it is not there any more."""
-        body = clients.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+    async def delete(self, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        """Delete this very object: `NotFound` or `ApiConflict` where it is not there any more.
+
+        `ApiConflict` also where, if given, the version is not current.
+        """
+        conditions = {"uid": uid} if resource_version is None else {"uid": uid, "resourceVersion": resource_version}
+        body = clients.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions})
         await self._client.write("DELETE", self._path(namespace, name), body, headers=clients.METADATA_ONLY)
 
     def _path(self, namespace: str | None, name: str | None = None) -> str:

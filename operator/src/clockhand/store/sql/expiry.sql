@@ -1,0 +1,54 @@
+-- name: lock_over
+-- One-shots of which nothing comes any more: those that no instant was set for, and those whose instant has come. Two
+-- index probes a shard. Somebody else's row is looked at again in the next pass; a run by hand is made under this lock.
+WITH unset AS MATERIALIZED (
+    SELECT found.job_id
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT job_id FROM jobs
+        WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at IS NULL
+          AND owner LIKE 'k8s/%%' AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
+          AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) AS found
+    LIMIT %(limit)s),
+due AS MATERIALIZED (
+    SELECT found.job_id
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (
+        SELECT job_id FROM jobs
+        WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at <= %(now)s
+          AND owner LIKE 'k8s/%%' AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
+        ORDER BY expires_at
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED) AS found
+    LIMIT %(limit)s)
+SELECT job_id FROM unset UNION ALL SELECT job_id FROM due;
+
+-- name: settle
+-- When each of the locked jobs expires: its time counts from the end of its last run or the record of its skipped slot,
+-- or, where there is neither, from the edit that left it without a slot. While a run is live nothing is known. One that has
+-- expired comes back at `again`, should its object be there still. A statement of its own, after the lock, so that it sees
+-- whatever was stored before it.
+WITH judged AS (
+    SELECT j.job_id,
+           EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = j.job_id) AS live,
+           coalesce(greatest(ended.at, skipped.at), j.last_slot_at) + make_interval(secs => j.ttl_seconds) AS expires_at
+    FROM jobs j
+    CROSS JOIN LATERAL (
+        SELECT max(newest.finished_at) AS at
+        FROM (SELECT finished_at FROM run_history h WHERE h.job_id = j.job_id
+              ORDER BY scheduled_at DESC LIMIT 100) AS newest) AS ended
+    CROSS JOIN LATERAL (
+        SELECT max(newest.recorded_at) AS at
+        FROM (SELECT recorded_at FROM skips s WHERE s.job_id = j.job_id
+              ORDER BY last_at DESC LIMIT 100) AS newest) AS skipped
+    WHERE j.job_id = ANY(%(job_ids)s::uuid[]))
+UPDATE jobs
+SET expires_at = CASE WHEN judged.live THEN NULL
+                      WHEN judged.expires_at <= %(now)s THEN %(again)s
+                      ELSE judged.expires_at END
+FROM judged
+WHERE jobs.job_id = judged.job_id
+RETURNING jobs.job_id, jobs.owner, jobs.name, jobs.resource_version,
+          NOT judged.live AND judged.expires_at <= %(now)s AS expired;

@@ -1,0 +1,288 @@
+"""When the object of a one-shot goes: never too early, never with a live run, and only as the mirror last saw it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.support import jobs, sighted, statements
+
+from clockhand import errors
+from clockhand.domain import ids
+from clockhand.domain.states import RunState as S
+from clockhand.engine import expiry, mirror, requests, shards, templates
+from clockhand.kube import client as clients
+from clockhand.kube import connection as connections
+from clockhand.kube import pods
+from clockhand.store import database, duties
+
+NOBODY = connections.Connection(server="http://127.0.0.1:1")
+EVERYWHERE = range(ids.SHARDS)
+HOUR = timedelta(hours=1)
+TTL = timedelta(minutes=10)
+
+
+class Deletions:
+    """Takes note of what the API server would be asked, and answers as told."""
+
+    def __init__(self, answer: errors.ClockhandError | None = None) -> None:
+        self.asked: list[tuple[str, str, str, str | None]] = []
+        self.answer = answer
+
+    async def delete(self, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        self.asked.append((namespace, name, uid, resource_version))
+        if self.answer is not None:
+            raise self.answer
+
+
+@pytest.fixture
+async def now(db: database.Database) -> datetime:
+    """Database time; weeks have their partitions."""
+    async with db.transaction() as connection:
+        await jobs.make_partitions(connection)
+        return await database.now(connection)
+
+
+async def make(db: database.Database, at: datetime, *, name: str = "once", owner: str = jobs.OWNER) -> jobs.Job:
+    """A one-shot whose slot `at` was decided, with the usual time to live."""
+    async with db.transaction() as connection:
+        made = await jobs.make_job(connection, name=name, owner=owner)
+        await connection.execute(
+            "UPDATE jobs SET ttl_seconds = %s, last_slot_at = %s WHERE job_id = %s",
+            (TTL.total_seconds(), at, made.job_id),
+        )
+    return made
+
+
+async def run(db: database.Database, job: jobs.Job, state: S, at: datetime, **columns: Any) -> uuid.UUID:
+    async with db.transaction() as connection:
+        return await jobs.make_run(connection, job, state, at=at, **columns)
+
+
+async def change(db: database.Database, text: str, *parameters: object) -> None:
+    async with db.transaction() as connection:
+        await connection.execute(text.encode(), parameters)
+
+
+async def expires_at(db: database.Database, job: jobs.Job) -> datetime | None:
+    async with db.transaction() as connection:
+        found: datetime | None = await jobs.one(connection, "SELECT expires_at FROM jobs WHERE job_id = %s", job.job_id)
+    return found
+
+
+async def step(
+    db: database.Database, deletions: Deletions | None = None, where: Sequence[int] = EVERYWHERE
+) -> Sequence[str]:
+    """One batch; the names of the objects that were to be deleted."""
+    noted = deletions or Deletions()
+    await expiry.Expiry(db, noted).run_once(where)
+    return [name for _, name, _, _ in noted.asked]
+
+
+@pytest.mark.parametrize("state", [S.SUCCEEDED, S.DEAD, S.CANCELLED, S.UNKNOWN])
+async def test_the_time_counts_from_the_end_of_the_run(db: database.Database, now: datetime, state: S) -> None:
+    job = await make(db, now - HOUR)
+    await run(db, job, state, now - HOUR, finished_at=now - timedelta(minutes=3))
+    assert await step(db) == []
+    assert await expires_at(db, job) == now - timedelta(minutes=3) + TTL
+
+
+async def test_an_object_whose_time_is_over_is_deleted_as_it_was_last_seen(
+    db: database.Database, now: datetime
+) -> None:
+    job = await make(db, now - HOUR)
+    await change(db, "UPDATE jobs SET resource_version = 4711")
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - TTL)
+    deletions = Deletions()
+    assert await expiry.Expiry(db, deletions).run_once(EVERYWHERE) == 1
+    assert deletions.asked == [("team-a", "once-00000", str(job.job_id), "4711")]
+
+
+async def test_a_slot_that_was_skipped_counts_from_its_record(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    recorded = now - timedelta(minutes=1)
+    await change(
+        db,
+        "INSERT INTO skips (job_id, owner, job_name, first_at, last_at, count, reason, recorded_at) "
+        "SELECT job_id, owner, name, last_slot_at, last_slot_at, 1, 'Deadline', %s FROM jobs",
+        recorded,
+    )
+    assert await step(db) == []
+    assert await expires_at(db, job) == recorded + TTL
+
+
+async def test_without_a_run_or_a_record_it_counts_from_the_edit(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - timedelta(minutes=2))
+    assert await step(db) == []
+    assert await expires_at(db, job) == now - timedelta(minutes=2) + TTL
+
+
+@pytest.mark.parametrize("state", sorted({S.BLOCKED, S.QUEUED, S.CLAIMED, S.RUNNING, S.STOPPING, S.RETRYING}))
+async def test_nothing_goes_while_a_run_is_live(db: database.Database, now: datetime, state: S) -> None:
+    job = await make(db, now - HOUR)
+    await run(db, job, state, now - HOUR)
+    assert await step(db) == []
+    assert await expires_at(db, job) is None
+
+
+async def test_a_manual_run_that_comes_in_between_postpones_it(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - TTL)
+    await change(db, "UPDATE jobs SET expires_at = %s", now)
+    by_hand = await run(db, job, S.RUNNING, now, kind="Manual", key="by-hand", name="by-hand")
+    assert await step(db) == []
+    assert await expires_at(db, job) is None, "it is live: nobody knows how long"
+    await change(db, "DELETE FROM live_runs WHERE run_id = %s", by_hand)
+    await run(db, job, S.DEAD, now, kind="Manual", key="by-hand", name="by-hand", finished_at=now)
+    assert await step(db) == []
+    assert await expires_at(db, job) == now + TTL
+
+
+async def test_a_run_that_ended_after_the_instant_was_set_postpones_it(db: database.Database, now: datetime) -> None:
+    """A redrive came and went between two passes."""
+    job = await make(db, now - HOUR)
+    await change(db, "UPDATE jobs SET expires_at = %s", now - timedelta(seconds=1))
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - timedelta(seconds=30))
+    assert await step(db) == []
+    assert await expires_at(db, job) == now - timedelta(seconds=30) + TTL
+
+
+async def test_a_manual_run_that_is_asked_for_at_this_moment_is_seen(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - TTL)
+    async with db.transaction() as connection:
+        await requests.request_run(
+            connection, owner=job.owner, job_name=job.name, name="by-hand", actor="somebody", now=now
+        )
+        assert await step(db) == [], "its job is locked by now"
+    assert await step(db) == []
+    assert await expires_at(db, job) is None
+
+
+async def test_a_row_that_somebody_holds_is_passed_over(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    async with db.transaction() as blocker:
+        await blocker.execute("SELECT FROM jobs FOR UPDATE")
+        assert await asyncio.wait_for(step(db), 10) == [], "it waits for nobody"
+    assert await step(db) == [job.name]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "suspended = true",
+        "paused_at = now()",
+        "parked = 'for a reason'",
+        "deleted_at = now()",
+        "ttl_seconds = NULL",
+        "next_slot_at = now() + interval '1 hour', next_run_at = now() + interval '1 hour'",
+    ],
+)
+async def test_what_is_not_over_or_not_asked_for_stays(db: database.Database, now: datetime, kept: str) -> None:
+    job = await make(db, now - HOUR)
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - TTL)
+    for instant in (None, now - HOUR):
+        await change(db, f"UPDATE jobs SET expires_at = %s, {kept}", instant)
+        assert await step(db) == []
+        assert await expires_at(db, job) == instant
+
+
+async def test_only_objects_of_the_held_shards_and_of_the_cluster(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    await make(db, now - HOUR, name="elsewhere", owner="rest/tenant")
+    others = [shard for shard in EVERYWHERE if shard != job.shard]
+    assert await step(db, where=others) == []
+    assert await step(db) == [job.name]
+
+
+@pytest.mark.parametrize(
+    "answer", [errors.NotFound("gone"), errors.Conflict("newer"), errors.Unavailable("away"), errors.Refused("no")]
+)
+async def test_an_object_that_is_not_deleted_now_comes_again_later(
+    db: database.Database, now: datetime, answer: errors.ClockhandError
+) -> None:
+    job = await make(db, now - HOUR)
+    deletions = Deletions(answer)
+    for _ in range(2):
+        assert await expiry.Expiry(db, deletions).run_once(EVERYWHERE) == 0
+    assert len(deletions.asked) == 1, "not at once"
+    again = await expires_at(db, job)
+    assert again is not None
+    assert now < again <= now + expiry.AGAIN + TTL
+    await change(db, "UPDATE jobs SET expires_at = %s", now)
+    assert await step(db) == [job.name]
+
+
+async def test_a_process_that_dies_before_the_call_leaves_it_to_the_next(db: database.Database, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    [one] = await expiry.Expiry(db, Deletions()).settle(EVERYWHERE)
+    assert one.job_id == job.job_id
+    assert await step(db) == []
+    await change(db, "UPDATE jobs SET expires_at = expires_at - %s", expiry.AGAIN)
+    assert await step(db) == [job.name]
+
+
+async def test_two_at_once_ask_once(db: database.Database, now: datetime) -> None:
+    for number in range(20):
+        await make(db, now - HOUR, name=f"job-{number}")
+    found = await asyncio.gather(*(step(db) for _ in range(4)))
+    asked = [name for names in found for name in names]
+    assert sorted(asked) == sorted(f"job-{number}-00000" for number in range(20))
+
+
+async def test_a_crowd_goes_in_batches(db: database.Database, now: datetime) -> None:
+    async with db.transaction() as connection:
+        await jobs.make_jobs(connection, expiry.BATCH + 30)
+        await connection.execute("UPDATE jobs SET ttl_seconds = 60")
+    assert [len(await step(db)) for _ in range(3)] == [expiry.BATCH, 30, 0]
+
+
+async def test_the_renewal_of_the_leases_tells_whether_there_is_anything_to_do(
+    db: database.Database, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = shards.Shards(db, replica="one", lease=jobs.LONG)
+    await held.run_once()
+    names = statements.named(monkeypatch)
+
+    async def told() -> bool:
+        await held.run_once()
+        return held.expiring
+
+    assert not await told()
+    job = await make(db, now - HOUR)
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now)
+    assert await told(), "no instant is set yet"
+    await step(db)
+    assert not await told(), "it comes later"
+    await change(db, "UPDATE jobs SET expires_at = now() - interval '1 second'")
+    assert await told()
+    await change(db, "UPDATE jobs SET suspended = true, expires_at = NULL")
+    assert not await told()
+    assert [name for name in names if not name.startswith("expiry")].count("shards.beat") == 5
+
+
+async def test_a_one_shot_from_its_object_to_its_end(db: database.Database, now: datetime) -> None:
+    async with db.transaction() as connection:
+        held = await duties.take(connection, duties.MIRROR, replica="one", lease=timedelta(minutes=5))
+    assert held
+    async with clients.connect(NOBODY) as client:
+        mirrored = mirror.Mirror(db, templates.Templates(db, pods.Pods(client)))
+        seen = sighted.job(schedule=None, at=f"{now + HOUR:%Y-%m-%dT%H:%M:%SZ}", ttlSecondsAfterFinished=0)
+        await mirrored.store(held, [seen])
+        assert await step(db) == [], "its slot is to come"
+        async with db.transaction() as connection:
+            [job] = await jobs.query(connection, "SELECT job_id, owner, name, shard, spec_id FROM jobs")
+        await change(db, "UPDATE jobs SET last_slot_at = next_slot_at, next_slot_at = NULL, next_run_at = NULL")
+        made = await run(db, jobs.Job(*job), S.DEAD, now - HOUR, finished_at=now)
+        deletions = Deletions()
+        assert await step(db, deletions) == ["sample"]
+        assert deletions.asked == [("team-a", "sample", str(seen.uid), str(seen.resource_version))]
+        await mirrored.store(held, [sighted.deleted(seen)])
+        assert await step(db) == []
+    async with db.transaction() as connection:
+        assert await jobs.state_of(connection, made) == (S.DEAD,), "the history stays"
+        assert await jobs.one(connection, "SELECT ttl_seconds IS NULL AND expires_at IS NULL FROM jobs")
