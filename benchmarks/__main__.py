@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import click
-from benchmarks import idle, listing, mirror, pods, report, schedule
+from benchmarks import firing, idle, listing, mirror, pods, report, schedule
 
 Options = Mapping[str, Any]
 _SUITES: Mapping[str, Callable[[Options], Awaitable[report.Report]]] = {
     "schedule": lambda given: schedule.run(_settings(schedule.Settings, given)),
+    "firing": lambda given: firing.run(_settings(firing.Settings, given)),
     "list": lambda given: listing.run(_settings(listing.Settings, given)),
     "mirror": lambda given: mirror.run(_settings(mirror.Settings, given)),
     "idle": lambda given: idle.run(_settings(idle.Settings, given)),
@@ -34,7 +35,7 @@ def _words(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.command()
 @click.argument("suite", type=click.Choice([*_SUITES, "all"]))
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--jobs", type=int, help="pods, idle, mirror: ScheduledJobs.")
+@click.option("--jobs", type=int, help="pods, idle, mirror, firing: ScheduledJobs.")
 @click.option("--replicas", type=int, help="pods, idle: operator replicas.")
 @click.option("--namespaces", callback=_numbers, help="pods: one variant each, such as 1,10.")
 @click.option("--baselines", callback=_words, help="pods: default,raised or none.")
