@@ -226,6 +226,17 @@ async def test_a_process_that_dies_before_the_call_leaves_it_to_the_next(db: dat
     assert await step(db) == [job.name]
 
 
+async def test_nothing_goes_while_the_clock_is_doubted(db: database.Database, database_url: str, now: datetime) -> None:
+    job = await make(db, now - HOUR)
+    await change(db, "UPDATE installation SET clock_step = interval '-1 hour', clock_noticed_at = now()")
+    other = database.Database(database_url, size=1, name="began-after-the-jump")
+    await other.open()
+    assert await step(other) == []
+    await other.close()
+    await change(db, "UPDATE installation SET clock_step = NULL")
+    assert await step(db) == [job.name]
+
+
 async def test_two_at_once_ask_once(db: database.Database, now: datetime) -> None:
     for number in range(20):
         await make(db, now - HOUR, name=f"job-{number}")

@@ -16,7 +16,7 @@ from tests.support import crowd, jobs, plans, postgres
 from clockhand.domain import firing, ids, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import changes, database, listing, queries, runs, shards
+from clockhand.store import changes, database, expiry, listing, pauses, queries, runs, shards
 from clockhand.store import firing as fire_rows
 
 BATCH = 200
@@ -242,6 +242,34 @@ async def _named(scene: Scene) -> None:
     await listing.by_ids(scene.connection, await scene.some("run_id", "run_history"))
 
 
+async def _pauses(scene: Scene) -> None:
+    found = await scene.some("job_id", "jobs", "next_run_at > now()")
+    await pauses.failures(scene.connection, found)
+    await pauses.lock_firing(scene.connection, found)
+    await pauses.lock_status(scene.connection, found)
+    await pauses.last_dead(scene.connection, await scene.some("DISTINCT job_id", "run_history", "state = 'Dead'"))
+    await pauses.pause(scene.connection, found, now=scene.now)
+    await pauses.forget_success(scene.connection, found)
+    await pauses.resumable(scene.connection, shards=range(ids.SHARDS), limit=BATCH)
+    await pauses.lock_paused(scene.connection, found)
+    await pauses.forget_failures(scene.connection, found)
+    await pauses.resume(scene.connection, [pauses.Next(job, scene.soon, scene.soon) for job in found], now=scene.now)
+
+
+async def _expiry(scene: Scene) -> None:
+    """A batch that is due, and as one-shots many that wait for their time to be over."""
+    over = await scene.some("job_id", "jobs", "name LIKE 'job-5_____'", 20 * BATCH)
+    await scene.raw.execute(
+        "UPDATE jobs SET ttl_seconds = 60, next_slot_at = NULL, next_run_at = NULL, expires_at = %s WHERE job_id = ANY(%s)",
+        (scene.soon, over),
+    )
+    await scene.raw.execute("UPDATE jobs SET expires_at = %s WHERE job_id = ANY(%s)", (scene.now, over[:BATCH]))
+    found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
+    assert set(found) == set(over[:BATCH])
+    await expiry.settle(scene.connection, found, now=scene.now, again=scene.soon)
+    await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
+
+
 HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "lock_due": (_lock_due, BATCH),
     "lock_jobs": (_lock_jobs, BATCH),
@@ -262,6 +290,8 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "overdue": (_overdue, BATCH),
     "jobs_waiting": (_jobs_waiting, BATCH),
     "promote": (_promote, BATCH),
+    "pauses": (_pauses, BATCH),
+    "expiry": (_expiry, BATCH),
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),
     "list all": (_page(), BATCH),

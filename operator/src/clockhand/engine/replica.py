@@ -67,6 +67,7 @@ class Replica:
         )
         self._expiry = expiry.Expiry(db, objects.Objects(client))
         self._pauses_at = float("-inf")
+        self._tidy_from = time.monotonic() + 2 * expiry.EVERY
         self._watches = [
             watch.PodWatch(api, selector=pod_domain.SELECTOR, wants=self.observer.wants, namespace=namespace)
             for namespace in namespaces or (None,)
@@ -175,10 +176,12 @@ class Replica:
     async def _tidy_step(self) -> float:
         """What may wait: ends of pauses that a dead process left, and one-shots whose time is over."""
         held = self.held.holder().generations
-        if held and self.held.paused and time.monotonic() - self._pauses_at > _PAUSES_EVERY:
-            self._pauses_at = time.monotonic()
+        now = time.monotonic()
+        if held and self.held.paused and now - self._pauses_at > _PAUSES_EVERY:
+            self._pauses_at = now
             await pauses.sweep(self._db, held)
-        if held and self.held.expiring:
+        # by then those who saw the database's clock jump before this process began have said so
+        if held and self.held.expiring and now > self._tidy_from:
             await self._expiry.run_once(held)
         return expiry.EVERY
 

@@ -1,9 +1,11 @@
 -- name: lock_over
 -- One-shots of which nothing comes any more: those that no instant was set for, and those whose instant has come. Two
--- index probes a shard. Somebody else's row is looked at again in the next pass; a run by hand is made under this lock.
+-- index probes a shard, and none while the clock has jumped and nobody has confirmed it: what is deleted does not come
+-- back. Somebody else's row is looked at again in the next pass; a run by hand is made under this lock.
 WITH unset AS MATERIALIZED (
     SELECT found.job_id
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    JOIN installation ON clock_step IS NULL
     CROSS JOIN LATERAL (
         SELECT job_id FROM jobs
         WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at IS NULL
@@ -15,6 +17,7 @@ WITH unset AS MATERIALIZED (
 due AS MATERIALIZED (
     SELECT found.job_id
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    JOIN installation ON clock_step IS NULL
     CROSS JOIN LATERAL (
         SELECT job_id FROM jobs
         WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at <= %(now)s
