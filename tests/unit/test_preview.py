@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -261,14 +260,6 @@ def test_bad_input_is_one_sentence(arguments: tuple[str, ...], sentence: str, sh
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
-
-
-def test_bad_input_is_refused_quickly() -> None:
-    started = time.process_time()
-    for arguments, _ in BAD:
-        run(*arguments)
-    # a share of 50 ms each, with much room for a busy machine
-    assert time.process_time() - started < len(BAD) * 0.5
 
 
 def test_help_has_examples_that_work() -> None:

@@ -17,7 +17,7 @@ import click
 import structlog
 
 from clockhand import config, errors
-from clockhand.commands import preview
+from clockhand.commands import convert, preview
 
 if TYPE_CHECKING:
     from clockhand.store import database
@@ -31,6 +31,7 @@ Examples:
   clockhand operator
   clockhand api --runs
   clockhand preview "30 2 * * *" --time-zone Europe/Berlin
+  clockhand convert cronjob.yaml | kubectl apply -f -
 """
 
 
@@ -97,6 +98,7 @@ def crds() -> None:
 
 
 clockhand.add_command(preview.preview)
+clockhand.add_command(convert.convert)
 
 
 async def _migrate(settings: config.Settings, *, check: bool, after: bool, restored: bool) -> None:
