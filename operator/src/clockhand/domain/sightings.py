@@ -161,9 +161,14 @@ def ready(reading: Reading) -> conditions.Condition:
         message = "spec.suspend is true: no slot fires until it is false"
         return conditions.Condition(conditions.READY, conditions.TRUE, "Suspended", message)
     if not reading.finished:
-        return conditions.Condition(conditions.READY, conditions.TRUE, SCHEDULED, "slots fire when they fall due")
+        return scheduled()
     one_shot = reading.job is not None and reading.job.one_shot
     return finished(_TOO_LATE if one_shot else _NO_SLOT)
+
+
+def scheduled() -> conditions.Condition:
+    """The Ready condition of a job whose slots fire."""
+    return conditions.Condition(conditions.READY, conditions.TRUE, SCHEDULED, "slots fire when they fall due")
 
 
 def finished(message: str = _NO_SLOT) -> conditions.Condition:

@@ -34,3 +34,20 @@ class Times(Protocol):
 
     def newest(self, n: int, *, after: datetime, until: datetime) -> tuple[datetime, ...]:
         """The newest `n` slots in (after, until], oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Slots that lie side by side: `count` of them from `first` to `last`."""
+
+    first: datetime
+    last: datetime
+    count: int
+
+
+def span(times: Times, *, after: datetime, until: datetime) -> Span | None:
+    """The slots in (after, until], without walking them; None where there is none."""
+    first, last = times.next_after(after), times.last_before_or_at(until, after=after)
+    if first is None or last is None:
+        return None
+    return Span(first, last, times.count_between(after, until))

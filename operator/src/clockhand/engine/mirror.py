@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, ids, sightings, states
+from clockhand.domain import conditions, ids, sightings, states, times
 from clockhand.domain import spec as specs
 from clockhand.engine import fire, inbox, pauses, templates
 from clockhand.engine import specs as stored_specs
@@ -369,13 +369,11 @@ def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
     if row.next_slot_at is not None or row.deleted or row.spec == _NO_SPEC or row.last_slot_at >= now:
         return None
     try:
-        times = stored_specs.of(row.spec).due(row.origin)
-        count = times.count_between(row.last_slot_at, now)
-        last = times.last_before_or_at(now, after=row.last_slot_at)
-        first = times.next_after(row.last_slot_at)
-        if not count or first is None or last is None:
+        due = stored_specs.of(row.spec).due(row.origin)
+        span = times.span(due, after=row.last_slot_at, until=now)
+        if span is None:
             return None
-        return firing.NewSkip(row.job_id, first, last, count, _why_unfired(row))
+        return firing.NewSkip(row.job_id, span.first, span.last, span.count, _why_unfired(row))
     except (errors.InvalidInput, msgspec.MsgspecError):
         # parked since its schedule cannot be evaluated: no slot of it can be named
         return None

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from clockhand import errors, metrics
-from clockhand.domain import conditions, sightings, spec, states
+from clockhand.domain import conditions, sightings, spec, states, times
 from clockhand.engine import specs
 from clockhand.store import database, firing, mirroring
 from clockhand.store import pauses as rows
@@ -26,8 +26,6 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 REASON = "Failures"
-_PAUSED = "Paused"
-_SLOTS_FIRE = "slots fire when they fall due"
 _TICK = timedelta(milliseconds=1)
 _HOW_TO_RESUME = (
     "no slot fires until the spec is edited, spec.suspend is set to true and then to false, or a manual run succeeds"
@@ -169,25 +167,25 @@ def _reached(stored: str, failures: int) -> bool:
 
 def _passed(job: firing.DueJob, now: datetime) -> tuple[firing.NewSkip, firing.Advance]:
     plan = specs.of(job.spec)
-    times = plan.due(job.origin)
-    before = job.next_slot_at - _TICK
-    last = times.last_before_or_at(now, after=before) or job.next_slot_at
-    count = max(1, times.count_between(before, now))
-    skip = firing.NewSkip(job.job_id, job.next_slot_at, last, count, states.SkipReason.PAUSED)
-    return skip, firing.Advance(job.job_id, last, times.next_after(last), plan.delay(job.job_id))
+    due = plan.due(job.origin)
+    first = job.next_slot_at
+    passed = times.span(due, after=first - _TICK, until=now) or times.Span(first, first, 1)
+    move = firing.Advance(job.job_id, passed.last, due.next_after(passed.last), plan.delay(job.job_id))
+    return _skip(job.job_id, passed), move
+
+
+def _skip(job_id: uuid.UUID, passed: times.Span) -> firing.NewSkip:
+    return firing.NewSkip(job_id, passed.first, passed.last, passed.count, states.SkipReason.PAUSED)
 
 
 async def _end(connection: database.Connection, job: rows.Paused, *, now: datetime) -> rows.Next:
     """One row of skips for all slots of the pause, and what comes after it."""
     plan = specs.of(job.spec)
-    times = plan.due(job.origin)
-    count = times.count_between(job.last_slot_at, now)
-    first = times.next_after(job.last_slot_at)
-    last = times.last_before_or_at(now, after=job.last_slot_at)
-    slot = times.next_after(max(now, job.last_slot_at))
-    if count and first is not None and last is not None:
-        skip = firing.NewSkip(job.job_id, first, last, count, states.SkipReason.PAUSED)
-        await firing.insert_skips(connection, [skip], now=now)
+    due = plan.due(job.origin)
+    passed = times.span(due, after=job.last_slot_at, until=now)
+    if passed is not None:
+        await firing.insert_skips(connection, [_skip(job.job_id, passed)], now=now)
+    slot = due.next_after(max(now, job.last_slot_at))
     return rows.Next(job.job_id, slot, None if slot is None else slot + plan.delay(job.job_id))
 
 
@@ -200,11 +198,12 @@ async def _park(connection: database.Connection, job_id: uuid.UUID, error: Excep
 def _shown_paused(job: rows.Firing, status: rows.Status, last: Any | None, *, now: datetime) -> mirroring.Shown:
     sentence = _sentence(status.failures, last)
     paused = conditions.Condition(conditions.PAUSED, conditions.TRUE, REASON, sentence)
-    return _shown(job, status, [paused, *_ready(status.conditions, _PAUSED, sentence)], now=now)
+    ready = conditions.Condition(conditions.READY, conditions.TRUE, conditions.PAUSED, sentence)
+    return _shown(job, status, [paused, *_ready(status.conditions, ready)], now=now)
 
 
 def _shown_resumed(job: rows.Paused, status: rows.Status, *, now: datetime) -> mirroring.Shown:
-    ready = _ready(status.conditions, sightings.SCHEDULED, _SLOTS_FIRE)
+    ready = _ready(status.conditions, sightings.scheduled())
     return _shown(job, status, ready, dropped=(conditions.PAUSED,), now=now)
 
 
@@ -220,11 +219,9 @@ def _shown(
     return mirroring.Shown(job.job_id, merged, urgent=True)
 
 
-def _ready(stored: Sequence[Mapping[str, object]], reason: str, sentence: str) -> list[conditions.Condition]:
+def _ready(stored: conditions.Stored, shown: conditions.Condition) -> list[conditions.Condition]:
     """The job is as well as before: only why it fires, or does not, is another."""
-    if conditions.status_of(stored, conditions.READY) != conditions.TRUE:
-        return []
-    return [conditions.Condition(conditions.READY, conditions.TRUE, reason, sentence)]
+    return [shown] if conditions.status_of(stored, conditions.READY) == conditions.TRUE else []
 
 
 def _sentence(failures: int, last: Any | None) -> str:
