@@ -15,10 +15,12 @@ import pytest
 from tests.support import frontproxy, history, postgres
 from tests.support.frontproxy import BASE, METADATA, METADATA_LIST, TABLE
 
-from clockhand.api.runs import feed, lists, negotiate, table, watch
+from clockhand.api.runs import feed, lists, negotiate, objects, table, watch
+from clockhand.engine import backfill
 from clockhand.store import changes, database, partitions
 
 TEAM = f"{BASE}/namespaces/team-a/runs"
+LONG_AGO = "2001-01-01T00:00:00Z"
 DISCOVERY = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -351,7 +353,10 @@ async def test_a_generated_name(proxy: frontproxy.Caller, job: uuid.UUID) -> Non
     [
         ({"spec": {}}, "spec.job"),
         ({"spec": {"job": "Nightly!"}}, "spec.job"),
-        ({"spec": {"job": "nightly", "backfill": {}}}, "spec.backfill"),
+        ({"spec": {"job": "nightly", "backfill": {}}}, "spec.backfill.from"),
+        ({"spec": {"job": "nightly", "backfill": []}}, "spec.backfill"),
+        ({"spec": {"job": "nightly", "backfill": {"from": LONG_AGO, "to": LONG_AGO}}}, "spec.backfill.from"),
+        ({"spec": {"job": "nightly", "payload": 1, "backfill": {"from": LONG_AGO, "to": LONG_AGO}}}, "spec.payload"),
         ({"spec": {"job": "nightly", "kind": "Slot"}}, "spec.kind"),
         ({"metadata": {}}, "metadata.name"),
         ({"metadata": {"name": "UPPER"}}, "metadata.name"),
@@ -431,6 +436,190 @@ async def test_skipped_slots_are_rows_that_can_be_read(
     assert (found["status"]["state"], found["status"]["reason"], found["status"]["count"]) == ("Skipped", "CatchUp", 7)
     assert (await proxy.call("DELETE", f"{TEAM}/{name}")).status == 409
     assert (await proxy.call("POST", f"{TEAM}/{name}/retry")).status == 409
+
+
+# Backfills
+
+
+@pytest.fixture
+async def hourly(db: database.Database, job: uuid.UUID) -> uuid.UUID:
+    async with db.transaction() as connection:
+        await connection.execute("""UPDATE job_specs SET spec = jsonb_set(spec, '{schedule}', '"0 * * * *"')""")
+    return job
+
+
+async def backfill_order(db: database.Database, name: str = "again", days: int = 3, **more: Any) -> dict[str, Any]:
+    async with db.transaction() as connection:
+        now = await database.now(connection)
+    asked = {"from": objects.instant(now - timedelta(days=days)), "to": objects.instant(now), **more}
+    return order(name, backfill=asked)
+
+
+async def look(db: database.Database) -> None:
+    """As the holder of the shard does."""
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE backfills SET look_at = now() - interval '1 s'")
+    await backfill.Backfill(db).run_once(range(256))
+    await changes.number_pending(db)
+
+
+async def end_live(db: database.Database, state: str = "Succeeded") -> None:
+    async with db.transaction() as connection:
+        cursor = await connection.execute("SELECT run_id FROM live_runs")
+        live = [run_id for (run_id,) in await cursor.fetchall()]
+    for run_id in live:
+        await end(db, run_id, state)
+    await look(db)
+
+
+async def test_a_backfill_is_shown_by_its_name_and_its_runs_in_lists(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID
+) -> None:
+    body = await backfill_order(db, concurrency=2, order="NewestFirst")
+    made = await proxy.call("POST", TEAM, body=body)
+    assert made.status == 201, made.text
+    assert made.json["spec"] == {"job": "nightly", "backfill": body["spec"]["backfill"]}
+    counts = {"slots": 72, "made": 0, "passed": 0, "succeeded": 0, "failed": 0}
+    assert made.json["status"] == {"state": "Queued", "backfill": counts}
+    assert names(await proxy.get(TEAM)) == []
+    await look(db)
+    found = (await proxy.get(f"{TEAM}/again")).json
+    assert found["metadata"]["uid"] == made.json["metadata"]["uid"]
+    assert (found["status"]["state"], found["status"]["backfill"]["made"]) == ("Running", 2)
+    runs = (await proxy.get(TEAM)).json["items"]
+    assert [run["spec"]["kind"] for run in runs] == ["Backfill", "Backfill"]
+    for run in runs:
+        assert (await proxy.get(f"{TEAM}/{run['metadata']['name']}")).json["spec"]["kind"] == "Backfill"
+    # kubectl asks for one object in this way before it watches
+    assert names(await proxy.get(TEAM, fieldSelector="metadata.name=again")) == ["again"]
+    assert names(await proxy.get(TEAM, fieldSelector="metadata.name=again,status.state=Dead")) == []
+    assert (await proxy.get(f"{TEAM}/again", accept=METADATA)).json["kind"] == "PartialObjectMetadata"
+
+
+async def test_a_backfill_as_a_row(proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID) -> None:
+    body = await backfill_order(db)
+    await proxy.call("POST", TEAM, body=body)
+    await look(db)
+    [row] = (await proxy.get(f"{TEAM}/again", accept=TABLE)).json["rows"]
+    asked = body["spec"]["backfill"]
+    assert row["cells"][:5] == ["again", "nightly", "Running", 0, f"{asked['from']}/{asked['to']}"]
+    assert row["cells"][-2:] == ["<none>", "0 of 72 slots"]
+
+
+async def test_a_backfill_that_is_through(proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID) -> None:
+    for name, ending, state in (("well", "Succeeded", "Succeeded"), ("ill", "Dead", "Dead")):
+        body = await backfill_order(db, name, days=1 if name == "well" else 2, concurrency=100)
+        await proxy.call("POST", TEAM, body=body)
+        await look(db)
+        await end_live(db, ending)
+        found = (await proxy.get(f"{TEAM}/{name}")).json["status"]
+        held = {condition["type"]: condition["status"] for condition in found["conditions"]}
+        assert (found["state"], found["backfill"]["slots"]) == (state, 24 if name == "well" else 48)
+        assert held == {"Complete": str(ending == "Succeeded"), "Failed": str(ending == "Dead")}
+    assert (found["reason"], found["message"]) == ("RunsFailed", "24 of its 24 runs did not succeed")
+    assert (found["backfill"]["made"], found["backfill"]["passed"], found["backfill"]["failed"]) == (24, 24, 24)
+    answer = await proxy.call("DELETE", f"{TEAM}/ill")
+    assert (answer.status, "over (Dead)" in answer.json["message"]) == (409, True)
+
+
+async def test_delete_ends_a_backfill_with_its_runs(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID
+) -> None:
+    made = await proxy.call("POST", TEAM, body=await backfill_order(db))
+    await look(db)
+    [run] = (await proxy.get(TEAM)).json["items"]
+    assert (await proxy.call("DELETE", f"{TEAM}/again", dryRun="All")).status == 200
+    assert (await proxy.get(f"{TEAM}/again")).json["status"]["state"] == "Running"
+    foreign = await proxy.call("DELETE", f"{TEAM}/again", body={"preconditions": {"uid": str(uuid.uuid4())}})
+    assert foreign.status == 409
+    uid = made.json["metadata"]["uid"]
+    answer = await proxy.call("DELETE", f"{TEAM}/again", body={"preconditions": {"uid": uid}})
+    assert (answer.status, answer.json["status"]) == (200, "Success")
+    assert "uid" not in answer.json["details"]
+    found = (await proxy.get(f"{TEAM}/again")).json["status"]
+    assert (found["state"], found["reason"], found["backfill"]["failed"]) == ("Cancelled", "Cancelled", 1)
+    assert (await proxy.get(f"{TEAM}/{run['metadata']['name']}")).json["status"]["state"] == "Cancelled"
+    assert (await proxy.call("DELETE", f"{TEAM}/again")).status == 409
+    refused = await proxy.call("POST", f"{TEAM}/again/retry")
+    assert (refused.status, "retry those of its runs" in refused.json["message"]) == (409, True)
+    assert (await proxy.get(f"{TEAM}/again/log")).status == 404
+
+
+async def test_a_backfill_has_a_name_of_its_own(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID
+) -> None:
+    assert (await proxy.call("POST", TEAM, body=await backfill_order(db), dryRun="All")).status == 201
+    assert (await proxy.get(f"{TEAM}/again")).status == 404
+    assert (await proxy.call("POST", TEAM, body=await backfill_order(db))).status == 201
+    for body in (await backfill_order(db), order("again")):
+        taken = await proxy.call("POST", TEAM, body=body)
+        assert (taken.status, taken.json["reason"]) == (409, "AlreadyExists")
+    await proxy.call("POST", TEAM, body=order("by-hand"))
+    taken = await proxy.call("POST", TEAM, body=await backfill_order(db, "by-hand"))
+    assert (taken.status, taken.json["reason"]) == (409, "AlreadyExists")
+
+
+async def test_what_no_backfill_can_be_made_of_is_told_in_a_sentence(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID
+) -> None:
+    body = await backfill_order(db, days=31)
+    answer = await proxy.call("POST", TEAM, body=body)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "spec.backfill.from")
+    assert "the 30 days for which runs are kept" in answer.json["message"]
+    body = await backfill_order(db)
+    body["spec"]["backfill"]["colour"] = "red"
+    strict = await proxy.call("POST", TEAM, body=body, fieldValidation="Strict")
+    assert (strict.status, 'unknown field "spec.backfill.colour"' in strict.json["message"]) == (400, True)
+    unknown = await backfill_order(db)
+    unknown["spec"]["job"] = "nobody"
+    assert (await proxy.call("POST", TEAM, body=unknown)).status == 404
+    async with db.transaction() as connection:
+        await connection.execute(
+            "UPDATE jobs SET parked = 'spec.schedule: is wrong', next_slot_at = NULL, next_run_at = NULL"
+        )
+    parked = await proxy.call("POST", TEAM, body=await backfill_order(db))
+    assert (parked.status, "spec.schedule: is wrong" in parked.json["message"]) == (409, True)
+
+
+@pytest.mark.parametrize("initial", [True, False])
+async def test_a_watch_of_one_backfill_follows_it_to_its_end(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID, initial: bool
+) -> None:
+    await proxy.call("POST", TEAM, body=await backfill_order(db, days=1, concurrency=100))
+    listed = await proxy.get(TEAM, fieldSelector="metadata.name=again")
+    query = {"resourceVersion": listed.json["metadata"]["resourceVersion"]}
+    if initial:
+        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    async with proxy.watch(TEAM, fieldSelector="metadata.name=again", **query) as events:
+        seen = [await anext(events)]
+        if initial:
+            mark = await anext(events)
+            assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        await look(db)
+        while seen[-1]["object"]["status"]["state"] != "Running":
+            seen.append(await anext(events))
+        await end_live(db)
+        while seen[-1]["object"]["status"]["state"] != "Succeeded":
+            seen.append(await anext(events))
+    assert seen[0]["type"] == ("ADDED" if initial else "MODIFIED")
+    assert {event["type"] for event in seen[1:]} == {"MODIFIED"}
+    assert seen[-1]["object"]["status"]["conditions"][0] | {"lastTransitionTime": ""} == {
+        "type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": "",
+    }  # fmt: skip
+
+
+async def test_a_watch_of_one_backfill_by_its_state(
+    proxy: frontproxy.Caller, db: database.Database, hourly: uuid.UUID
+) -> None:
+    await proxy.call("POST", TEAM, body=await backfill_order(db, days=1, concurrency=100))
+    await look(db)
+    selector = "metadata.name=again,status.state=Running"
+    async with proxy.watch(TEAM, accept=TABLE, fieldSelector=selector) as events:
+        first = await anext(events)
+        await end_live(db)
+        last = await anext(events)
+    assert (first["type"], first["object"]["rows"][0]["cells"][2]) == ("ADDED", "Running")
+    assert last["type"] == "DELETED"
 
 
 # Watches

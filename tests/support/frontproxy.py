@@ -20,6 +20,7 @@ from clockhand.store import database
 BASE = "/apis/runs.clockhand.dev/v1alpha1"
 MASTER: Mapping[str, str] = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+KEPT_DAYS = 30
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
@@ -83,8 +84,8 @@ class RunsServer:
         self.front_ca = pki.authority(folder, "front-ca")
         self.gatekeeper = frontproxy.Gatekeeper(Nobody())
         self.feed = feed.Feed(db, poll_seconds=0.05)
-        app = server.RunsServer(db, self.feed, self.gatekeeper, in_flight=in_flight).application()
-        self.listener = listener.Listener(app, port=0, host="127.0.0.1")
+        app = server.RunsServer(db, self.feed, self.gatekeeper, kept_days=KEPT_DAYS, in_flight=in_flight)
+        self.listener = listener.Listener(app.application(), port=0, host="127.0.0.1")
 
     async def start(self) -> None:
         self.cluster_ca.issue("serving", common_name="runs", hosts=("localhost", "127.0.0.1"))

@@ -118,7 +118,7 @@ def test_parts_of_different_certificates_are_no_certificate() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object(body: bytes) -> None:
     with pytest.raises(status.Failure) as caught:
-        writes.order_of(body, namespace="team-a", validation="")
+        writes.order_of(body, namespace="team-a", validation="", kept_days=30)
     assert caught.value.code == 400
 
 

@@ -31,8 +31,8 @@ class RunsApi:
         self._client = client
         self._gatekeeper = frontproxy.Gatekeeper(frontproxy.ApiServerReviews(client))
         self._feed = feed.Feed(db)
-        app = server.RunsServer(db, self._feed, self._gatekeeper).application()
-        self.listener = listener.Listener(app, port=settings.runs_port)
+        app = server.RunsServer(db, self._feed, self._gatekeeper, kept_days=settings.retention_days)
+        self.listener = listener.Listener(app.application(), port=settings.runs_port)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set."""

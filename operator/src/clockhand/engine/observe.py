@@ -21,7 +21,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import observed, outcome, pods, spec, states, verdict
-from clockhand.engine import admit, pauses, shards, specs
+from clockhand.engine import admit, backfill, pauses, shards, specs
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
 from clockhand.store import database, runs
@@ -85,6 +85,7 @@ class Observe:
         self._api = api
         self._held = held
         self._clock = clock
+        self._backfill = backfill.Backfill(db)
         self._launched: dict[uuid.UUID, Accepted] = {}
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}
@@ -188,6 +189,9 @@ class Observe:
             self._drop(batch, stored)
             await pauses.follow(self._db, stored.ended)
             await self._promote(stored.jobs)
+            # after the promotion: what waits for a place comes before what could have been made long ago
+            for backfill_id in stored.backfills:
+                await self._backfill.look(backfill_id)
         if not (self._launched or self._started or self._ended or self._handed_back):
             self.wanted.clear()
         return batch.size
@@ -263,6 +267,8 @@ class _Stored:
     jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those in which another run may now go on."""
     ended: pauses.Ended = dataclasses.field(default_factory=pauses.Ended)
+    backfills: set[uuid.UUID] = dataclasses.field(default_factory=set)
+    """Those that may now make another run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -322,6 +328,8 @@ async def _store_ended(
     for row in await runs.finish(connection, [one for one in outcomes if one.state.is_over], now=now):
         metrics.RUNS_ENDED.labels(state=row.state).inc()
         stored.ended.note(row.job_id, kind=row.kind, state=row.state)
+        if row.kind == states.RunKind.BACKFILL:
+            stored.backfills.add(uuid.UUID(row.key))
         if not row.kept:
             metrics.HISTORY_CONFLICTS.inc()
             log.error("run_already_in_history", run=str(row.run_id))

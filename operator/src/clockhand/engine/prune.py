@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from clockhand.store import changes, database, duties, partitions, pruning, shards
+from clockhand.store import changes, database, duties, installation, partitions, pruning, shards
 
 log = structlog.get_logger(__name__)
 
@@ -31,9 +31,14 @@ class Prune:
         self._partitions_at: datetime | None = None
 
     async def step(self) -> float:
-        """One pass where this replica has the duty; returns seconds until the next."""
+        """One pass where this replica has the duty; returns seconds until the next.
+
+        Nothing is dropped by a clock that has jumped.
+        """
         async with self._db.transaction() as connection:
             now = await database.now(connection)
+            if (await installation.clock(connection)).stored.step is not None:
+                return _EVERY
             if self._held is None:
                 self._held = await duties.take(connection, duties.PRUNE, replica=self._replica, lease=_LEASE)
         if self._held is not None:
@@ -55,7 +60,7 @@ class Prune:
             log.info("partitions_made", names=list(made))
         await self._drop_partitions(before)
         await self._sweep("old_keys", now - _KEYS_KEPT)
-        for statement in ("old_audit", "deleted_jobs", "old_specs"):
+        for statement in ("old_audit", "old_backfills", "deleted_jobs", "old_specs"):
             await self._sweep(statement, before)
         self._partitions_at = now
 

@@ -16,7 +16,7 @@ import structlog
 
 from clockhand import metrics
 from clockhand.domain import ids
-from clockhand.engine import admit, deadlines, fire, launch, observe, shards
+from clockhand.engine import admit, backfill, clock, deadlines, fire, launch, observe, shards
 from clockhand.store import database, runs
 
 log = structlog.get_logger(__name__)
@@ -34,6 +34,7 @@ class Steps:
 
     fire: fire.Fire
     admit: admit.Admit
+    backfill: backfill.Backfill
     deadlines: deadlines.Deadlines
     launch: launch.Launch
 
@@ -59,13 +60,14 @@ class Pulse:
         held: shards.Shards,
         steps: Steps,
         observer: observe.Observe,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = db
         self._held = held
         self._steps = steps
         self._observer = observer
-        self._clock = clock
+        self._monotonic = monotonic
+        self._pause = clock.Pause(db, doubtful=lambda: held.doubtful, monotonic=monotonic)
         self._admitted_at = float("-inf")
 
     async def run_once(self) -> Pulsed:
@@ -76,12 +78,15 @@ class Pulse:
         async with self._db.transaction() as connection:
             wake = await runs.wake(connection, shards=held)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
-        fired = await self._fire(wake)
+        waits = await self._pause.look(wake.clock, wake.clock_is)
+        fired = 0 if waits else await self._fire(wake)
         admitted = await self._admit(wake)
-        await self._deadlines(wake)
-        claimed = await self.claim() if wake.queued or fired or admitted else 0
+        went_on = await self._backfill(wake)
+        if not waits:
+            await self._deadlines(wake)
+        claimed = await self.claim() if wake.queued or fired or admitted or went_on else 0
         return Pulsed(
-            sleep=_SHORTEST_SLEEP if claimed or fired else _until_next(wake),
+            sleep=_SHORTEST_SLEEP if claimed or fired or went_on else _until_next(wake),
             stopping=wake.stopping,
             unnumbered=wake.unnumbered,
             open=wake.open,
@@ -121,10 +126,15 @@ class Pulse:
 
     async def _admit(self, wake: runs.Wake) -> int:
         due = wake.next_retry is not None and wake.next_retry <= wake.now
-        if due or (wake.blocked and self._clock() - self._admitted_at >= _ADMIT_EVERY):
-            self._admitted_at = self._clock()
+        if due or (wake.blocked and self._monotonic() - self._admitted_at >= _ADMIT_EVERY):
+            self._admitted_at = self._monotonic()
             return await self._steps.admit.run_once(self._held.holder().generations)
         return 0
+
+    async def _backfill(self, wake: runs.Wake) -> int:
+        if wake.next_backfill is None or wake.next_backfill > wake.now:
+            return 0
+        return await self._steps.backfill.run_once(self._held.holder().generations)
 
     async def _deadlines(self, wake: runs.Wake) -> None:
         nearest = min((at for at in (wake.next_deadline, wake.next_run_deadline) if at), default=None)
@@ -134,7 +144,7 @@ class Pulse:
 
 
 def _until_next(wake: runs.Wake) -> float:
-    instants = (wake.next_due, wake.next_retry, wake.next_deadline, wake.next_run_deadline)
+    instants = (wake.next_due, wake.next_retry, wake.next_deadline, wake.next_run_deadline, wake.next_backfill)
     waits = [(instant - wake.now).total_seconds() for instant in instants if instant is not None]
     # what was due a moment ago has been dealt with, or cannot be now: both are looked at again, not at once
     return min([LONGEST_SLEEP, *(wait for wait in waits if wait > 0)], default=LONGEST_SLEEP)

@@ -15,7 +15,20 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import pods as pod_domain
-from clockhand.engine import admit, deadlines, expiry, fire, launch, loops, observe, pauses, pulse, shards, sweep
+from clockhand.engine import (
+    admit,
+    backfill,
+    deadlines,
+    expiry,
+    fire,
+    launch,
+    loops,
+    observe,
+    pauses,
+    pulse,
+    shards,
+    sweep,
+)
 from clockhand.kube import client as clients
 from clockhand.kube import objects, watch
 from clockhand.kube import pods as kube_pods
@@ -55,7 +68,9 @@ class Replica:
             seen=self.observer.note_pod,
         )
         self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
-        steps = pulse.Steps(fire.Fire(db), admit.Admit(db), deadlines.Deadlines(db), self._launcher)
+        steps = pulse.Steps(
+            fire.Fire(db), admit.Admit(db), backfill.Backfill(db), deadlines.Deadlines(db), self._launcher
+        )
         self._pulse = pulse.Pulse(db, held=self.held, steps=steps, observer=self.observer)
         self._sweep = sweep.Sweep(
             db,

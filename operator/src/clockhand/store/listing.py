@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 from psycopg.types import json as json_types
 
+from clockhand.domain import backfill as backfill_domain
 from clockhand.domain import ids, names, states
-from clockhand.store import database
+from clockhand.store import backfills, database
 
 SKIPPED = "Skipped"
 SCAN_ROWS = 5_000
@@ -28,8 +29,21 @@ _ALL = frozenset(str(state) for state in states.RunState)
 _STABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
+class Backfill(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and how many slots and runs have come of it."""
+
+    span: backfill_domain.Span
+    concurrency: int
+    reached_at: datetime | None
+    slots: int
+    made: int
+    passed: int
+    succeeded: int
+    failed: int
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as lists show it, or (state Skipped) slots that did not run."""
+    """A run as lists show it, or (state Skipped) slots that did not run, or a backfill, which no list shows."""
 
     run_id: uuid.UUID
     owner: str
@@ -52,6 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     first_at: datetime | None = None
     count: int | None = None
+    backfill: Backfill | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,10 +185,11 @@ async def skips(
 
 
 async def by_name(connection: database.Connection, *, owner: str, name: str) -> Run | None:
-    """The run, or the row about skipped slots, that this owner has under `name`."""
+    """The run, the row about skipped slots, or the backfill, that this owner has under `name`."""
     parsed = names.parse(name)
     if parsed is None:
-        return _first(await database.fetch(connection, "listing.named", {"owner": owner, "name": name}))
+        run = _first(await database.fetch(connection, "listing.named", {"owner": owner, "name": name}))
+        return run or _backfill(await backfills.named(connection, owner=owner, name=name))
     if parsed.skip_id is not None:
         bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
         parameters = {"skip_id": parsed.skip_id, "owner": owner, **bounds}
@@ -295,4 +311,39 @@ def _skip(row: Any) -> Run:
         finished_at=row.recorded_at,
         first_at=row.first_at,
         count=row.count,
+    )
+
+
+def _backfill(row: Any | None) -> Run | None:
+    if row is None:
+        return None
+    state = backfill_domain.state(
+        stop_reason=row.stop_reason,
+        begun=row.reached_at is not None,
+        over=row.ended_at is not None,
+        failed=row.failed,
+    )
+    return Run(
+        run_id=row.backfill_id,
+        owner=row.owner,
+        job_name=row.job_name,
+        name=row.name,
+        labels={},
+        kind=str(states.RunKind.BACKFILL),
+        scheduled_at=row.from_at,
+        created_at=row.created_at,
+        state=str(state),
+        reason=backfill_domain.RUNS_FAILED if state is states.RunState.DEAD else row.stop_reason,
+        message=f"{row.failed} of its {row.made} runs did not succeed" if row.failed else None,
+        finished_at=row.ended_at,
+        backfill=Backfill(
+            span=backfills.span_of(row),
+            concurrency=row.concurrency,
+            reached_at=row.reached_at,
+            slots=row.slots,
+            made=row.made,
+            passed=row.passed,
+            succeeded=row.succeeded,
+            failed=row.failed,
+        ),
     )

@@ -26,7 +26,7 @@ class Asked:
 
 
 async def lock_job(connection: database.Connection, *, owner: str, name: str) -> Any | None:
-    """Row (job_id, parked, spec_id) of the job, locked; None where there is none."""
+    """Row (job_id, parked, spec_id, created_at, next_slot_at) of the job, locked; None where there is none."""
     return await database.fetch_one(connection, "requests.lock_job", {"owner": owner, "name": name})
 
 
@@ -50,7 +50,7 @@ async def claim_key(
 
 
 async def name_taken(connection: database.Connection, *, owner: str, name: str) -> bool:
-    """Whether a manual or backfill run of this name exists."""
+    """Whether a backfill, or a run that is no slot's, has this name."""
     row = await database.fetch_one(connection, "requests.name_taken", {"owner": owner, "name": name})
     return bool(row and row.taken)
 

@@ -76,14 +76,21 @@ CREATE TABLE public.backfills (
     shard smallint NOT NULL,
     from_at timestamp with time zone NOT NULL,
     to_at timestamp with time zone NOT NULL,
-    newest_first boolean DEFAULT false NOT NULL,
-    concurrency integer DEFAULT 1 NOT NULL,
+    newest_first boolean NOT NULL,
+    concurrency integer NOT NULL,
+    look_at timestamp with time zone NOT NULL,
     reached_at timestamp with time zone,
+    open_at timestamp with time zone[] DEFAULT '{}'::timestamp with time zone[] NOT NULL,
+    spec_id bigint NOT NULL,
+    slots bigint NOT NULL,
     made bigint DEFAULT 0 NOT NULL,
     passed bigint DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    complete boolean DEFAULT false NOT NULL,
+    stop_reason text,
     ended_at timestamp with time zone,
-    cancelled boolean DEFAULT false NOT NULL,
     CONSTRAINT backfills_check CHECK ((from_at <= to_at)),
     CONSTRAINT backfills_concurrency_check CHECK ((concurrency > 0))
 )
@@ -445,7 +452,9 @@ ALTER TABLE ONLY public.skips
 
 CREATE INDEX audit_by_owner ON public.audit USING btree (owner, at DESC);
 
-CREATE INDEX backfills_open ON public.backfills USING btree (shard) WHERE (ended_at IS NULL);
+CREATE INDEX backfills_ended ON public.backfills USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+
+CREATE INDEX backfills_open ON public.backfills USING btree (look_at, shard) WHERE (ended_at IS NULL);
 
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (stored_at);
 

@@ -21,8 +21,8 @@ def run_object(run: listing.Run, version: int) -> Json:
         "apiVersion": group.API_VERSION,
         "kind": group.KIND,
         "metadata": metadata(run, version),
-        "spec": {"job": run.job_name, "kind": run.kind, "scheduledTime": instant(run.scheduled_at)},
-        "status": _status(run),
+        "spec": _spec(run),
+        "status": _status(run) if run.backfill is None else _backfill_status(run, run.backfill),
     }
 
 
@@ -62,8 +62,8 @@ def pod_name(run: listing.Run) -> str | None:
 
 
 def lateness(run: listing.Run) -> float | None:
-    """Seconds from the scheduled instant to the acceptance of the first attempt's pod."""
-    if run.launched_at is None:
+    """Seconds from the scheduled instant to the acceptance of the first attempt's pod; a backfill's run has none."""
+    if run.launched_at is None or run.kind == states.RunKind.BACKFILL:
         return None
     return max(0.0, (run.launched_at - run.scheduled_at).total_seconds())
 
@@ -78,6 +78,38 @@ def instant(value: datetime) -> str:
 def seconds(value: datetime) -> str:
     """RFC 3339 in whole seconds: what metav1.Time can hold."""
     return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _spec(run: listing.Run) -> Json:
+    if run.backfill is None:
+        return {"job": run.job_name, "kind": run.kind, "scheduledTime": instant(run.scheduled_at)}
+    span = run.backfill.span
+    asked = {
+        "from": instant(span.first),
+        "to": instant(span.last),
+        "order": str(span.order),
+        "concurrency": run.backfill.concurrency,
+    }
+    return {"job": run.job_name, "backfill": asked}
+
+
+def _backfill_status(run: listing.Run, backfill: listing.Backfill) -> Json:
+    values: Mapping[str, Any] = {
+        "state": run.state,
+        "reason": run.reason,
+        "message": run.message,
+        "completionTime": _maybe(run.finished_at),
+        "backfill": {
+            "slots": backfill.slots,
+            "made": backfill.made,
+            "passed": backfill.passed,
+            "succeeded": backfill.succeeded,
+            "failed": backfill.failed,
+            **({} if backfill.reached_at is None else {"reachedTime": instant(backfill.reached_at)}),
+        },
+        "conditions": _conditions(run) or None,
+    }
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _status(run: listing.Run) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clockhand.api.runs import group
-from clockhand.domain import states
+from clockhand.domain import backfill, states
 
 Json = dict[str, Any]
 V3_PATH = f"apis/{group.API_VERSION}"
@@ -31,14 +31,32 @@ def _object(description: str, properties: Json, **more: Any) -> Json:
     return {"type": "object", "description": description, "properties": properties, **more}
 
 
+_BACKFILL = _object(
+    "Makes a run of each slot from one instant to another that has none. What was created is the backfill; its runs are "
+    "runs of their own, and the backfill itself is in no list.",
+    {
+        "from": _time("The first instant of the range, with its offset; not older than runs are kept."),
+        "to": _time("The last instant of the range, which belongs to it; not in the future."),
+        "order": _text("Which slots come first.", enum=list(map(str, backfill.Order)), default="OldestFirst"),
+        "concurrency": {
+            **_integer("How many of its runs may be live at a time."),
+            "minimum": 1,
+            "maximum": backfill.MOST_AT_ONCE,
+            "default": 1,
+        },
+    },
+    required=["from", "to"],
+)
+
 _SPEC = _object(
-    "What is to be run. To run a job now, create a Run that names it in spec.job.",
+    "What is to be run. To run a job now, create a Run that names it in spec.job; to run past slots, add spec.backfill.",
     {
         "job": _text("The name of the ScheduledJob in the same namespace."),
         "payload": {
             "description": "Any JSON of at most 64 KiB in place of the job's payload; shown by a get of one run.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
+        "backfill": _BACKFILL,
         "kind": _text("Why the run exists.", enum=[str(kind) for kind in states.RunKind], readOnly=True),
         "scheduledTime": _time("The instant for which the run is due; of a manual run, that of its request."),
     },
@@ -73,6 +91,23 @@ _ATTEMPT = _object(
     },
 )
 
+
+def _count(description: str) -> Json:
+    return {"type": "integer", "format": "int64", "description": description}
+
+
+_PROGRESS = _object(
+    "Of a backfill: how far it is.",
+    {
+        "slots": _count("The slots of the range, under the schedule that the job has now."),
+        "made": _count("Those of them that became runs of this backfill."),
+        "passed": _count("Those that had a run already, which was left alone."),
+        "succeeded": _count("Its runs that succeeded."),
+        "failed": _count("Its runs that ended otherwise."),
+        "reachedTime": _time("The slot that was decided last."),
+    },
+)
+
 _STATES = ", ".join([*(str(state) for state in states.RunState), "Skipped"])
 _STATUS = _object(
     "Where the run is in its life. Written by Clockhand alone.",
@@ -96,7 +131,8 @@ _STATUS = _object(
         "podName": _text("The newest attempt's pod."),
         "node": _text("Where that pod is."),
         "firstSkippedTime": _time("Skipped: the first of the slots; spec.scheduledTime is the last of them."),
-        "count": {"type": "integer", "format": "int64", "description": "Skipped: how many slots."},
+        "count": _count("Skipped: how many slots."),
+        "backfill": _PROGRESS,
         "conditions": {"type": "array", "description": "For `kubectl wait`.", "items": _CONDITION},
         "attempts": {
             "type": "array",
@@ -186,14 +222,16 @@ V3: Json = {
             "parameters": [_IN_NAMESPACE],
             "get": _operation("list", "listNamespacedRun", "List or watch runs.", _FIELDS),
             "post": {
-                **_operation("post", "createNamespacedRun", "Run a job now.", _DRY_RUN, _VALIDATION),
+                **_operation("post", "createNamespacedRun", "Run a job now, or its past slots.", _DRY_RUN, _VALIDATION),
                 "requestBody": _BODY,
             },
         },
         f"{_COLLECTION}/{{name}}": {
             "parameters": [_IN_NAMESPACE, _OF_NAME],
             "get": _operation("get", "readNamespacedRun", "Read a run with its payload and attempts."),
-            "delete": _operation("delete", "deleteNamespacedRun", "Cancel a run that is not over.", _DRY_RUN),
+            "delete": _operation(
+                "delete", "deleteNamespacedRun", "Cancel a run or a backfill that is not over.", _DRY_RUN
+            ),
             # kubectl looks at the patch operation of a kind to learn whether a server checks fields itself
             "patch": _operation(
                 "patch", "patchNamespacedRun", "Refused: runs cannot be edited.", _DRY_RUN, _VALIDATION

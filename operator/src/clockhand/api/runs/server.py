@@ -13,6 +13,7 @@ from aiohttp import web
 
 from clockhand import errors, metrics
 from clockhand.api.runs import (
+    backfill_watch,
     discovery,
     feed,
     frontproxy,
@@ -56,12 +57,19 @@ class RunsServer:
     """Handlers over one database, one feed and one gatekeeper."""
 
     def __init__(
-        self, db: database.Database, shared: feed.Feed, gatekeeper: frontproxy.Gatekeeper, *, in_flight: int = IN_FLIGHT
+        self,
+        db: database.Database,
+        shared: feed.Feed,
+        gatekeeper: frontproxy.Gatekeeper,
+        *,
+        kept_days: int,
+        in_flight: int = IN_FLIGHT,
     ) -> None:
         self._db = db
         self._feed = shared
         self._gatekeeper = gatekeeper
         self._writes = writes.Writes(db)
+        self._kept_days = kept_days
         self._places = in_flight
 
     def application(self) -> web.Application:
@@ -177,7 +185,8 @@ class RunsServer:
             raise status.Failure(415, "UnsupportedMediaType", f"send {_JSON}, not {request.content_type}")
         dry_run = writes.is_dry_run(request.query.getall("dryRun", []))
         validation = request.query.get("fieldValidation", "")
-        order = writes.order_of(await request.read(), namespace=namespace, validation=validation)
+        body = await request.read()
+        order = writes.order_of(body, namespace=namespace, validation=validation, kept_days=self._kept_days)
         made = await self._writes.create(writes.Caller(namespace, user.username, dry_run), order)
         return _answer(made, code=201, warnings=order.warnings)
 
@@ -192,6 +201,7 @@ class RunsServer:
         if self._feed.watchers >= WATCHES:
             raise status.busy()
         wish = watch.wish_of(chosen, _shape(request), dict(request.query))
+        followed = backfill_watch.BackfillWatch if await self._names_a_backfill(chosen) else watch.Watch
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
 
         async def write(line: bytes) -> None:
@@ -202,7 +212,7 @@ class RunsServer:
                 await response.write(line)
 
         try:
-            await watch.Watch(self._db, self._feed, wish, write).run()
+            await followed(self._db, self._feed, wish, write).run()
             await write(b"")
             await response.write_eof()
         except errors.ClockhandError as error:
@@ -212,6 +222,13 @@ class RunsServer:
         except TimeoutError:
             _abort(request)  # a client that takes nothing: ended by force, for it would not take an end either
         return response
+
+    async def _names_a_backfill(self, chosen: selection.Selection) -> bool:
+        if chosen.name is None or chosen.namespace is None or chosen.impossible:
+            return False
+        async with self._db.transaction() as connection:
+            run = await listing.by_name(connection, owner=group.owner_of(chosen.namespace), name=chosen.name)
+        return run is not None and run.backfill is not None
 
     async def _timed(self, work: Coroutine[Any, Any, T]) -> T:
         """A bounded number at a time and a bounded time each."""

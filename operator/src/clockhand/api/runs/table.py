@@ -18,7 +18,7 @@ _COLUMNS: Sequence[tuple[str, str, str, int]] = (
     ("Job", "string", "The ScheduledJob that it belongs to.", 0),
     ("State", "string", "Where it is in its life.", 0),
     ("Attempt", "integer", "How many attempts have been claimed.", 0),
-    ("Scheduled", "string", "The instant for which it is due.", 0),
+    ("Scheduled", "string", "The instant for which it is due; the range of a backfill.", 0),
     ("Lateness", "string", "From that instant to the acceptance of the first pod.", 0),
     ("Duration", "string", "How long the newest attempt ran or has been running.", 0),
     ("Age", "string", "How long ago the run was made.", 0),
@@ -62,7 +62,7 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
         run.job_name,
         run.state,
         run.attempt,
-        objects.instant(run.scheduled_at),
+        _scheduled(run),
         _NOTHING if late is None else short(timedelta(seconds=late)),
         _duration(run, now),
         human(now - run.created_at),
@@ -71,7 +71,15 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
     ]
 
 
+def _scheduled(run: listing.Run) -> str:
+    if run.backfill is None:
+        return objects.instant(run.scheduled_at)
+    return f"{objects.instant(run.backfill.span.first)}/{objects.instant(run.backfill.span.last)}"
+
+
 def _duration(run: listing.Run, now: datetime) -> str:
+    if run.backfill is not None:
+        return short((run.finished_at or now) - run.created_at)
     if run.started_at is None or run.state == "Retrying":
         return _NOTHING
     return short((run.finished_at or now) - run.started_at)
@@ -85,6 +93,9 @@ def _worker(run: listing.Run) -> str:
 
 
 def _reason(run: listing.Run) -> str:
+    if run.backfill is not None:
+        done = f"{run.backfill.succeeded + run.backfill.failed + run.backfill.passed} of {run.backfill.slots} slots"
+        return f"{run.reason} ({done})" if run.reason else done
     if run.count is None:
         return run.reason or _NOTHING
     return f"{run.reason} ({run.count} slot{'s' if run.count > 1 else ''})"

@@ -28,7 +28,7 @@ _REMEMBERED = 50_000
 _WRITE_SECONDS = 30.0
 _WRITE_BYTES = 256 * 1024
 _LIVE = frozenset(str(state) for state in states.LIVE)
-_INITIAL_END = "k8s.io/initial-events-end"
+INITIAL_END = "k8s.io/initial-events-end"
 Write = Callable[[bytes], Awaitable[None]]
 
 
@@ -110,7 +110,7 @@ class Watch:
                 await self._send("ADDED", run, number=self._number, now=page.now)
                 self._note(run)
         if self._wish.marks_initial_end:
-            await self._bookmark({_INITIAL_END: "true"})
+            await self._bookmark({INITIAL_END: "true"})
 
     async def _remember(self) -> None:
         live = dataclasses.replace(self._wish.chosen, states=self._wish.chosen.states & _LIVE)

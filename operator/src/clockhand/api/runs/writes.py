@@ -1,4 +1,4 @@
-"""Making, cancelling and retrying runs: the checks of the API machinery around three use cases of the engine."""
+"""Making, cancelling and retrying runs: the checks of the API machinery around use cases of the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import structlog
 
 from clockhand import errors
 from clockhand.api.runs import group, objects, status
-from clockhand.domain import names
+from clockhand.domain import backfill, names
 from clockhand.engine import requests
 from clockhand.store import changes, database, listing
 
@@ -32,8 +32,9 @@ _KNOWN: Mapping[str, frozenset[str]] = {
         | {"resourceVersion", "selfLink", "uid"}
     ),
     "spec": frozenset({"job", "kind", "scheduledTime", "payload", "backfill"}),
+    "spec.backfill": frozenset(backfill.FIELDS),
 }
-_BACKFILL = "backfills are not there yet: create one Run for each slot that you want to have run"
+_PAYLOAD = "cannot be given beside spec.backfill: every run of a backfill has the payload of its job"
 _KEPT_FORM = "ends like the name of a slot's run; choose a name that does not end in a date and time"
 
 
@@ -57,6 +58,7 @@ class Order:
     name: str
     job: str
     payload: object = msgspec.UNSET
+    backfill: backfill.Wanted | None = None
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -75,15 +77,7 @@ class Writes:
         async def act(connection: database.Connection) -> objects.Json:
             if await listing.by_name(connection, owner=caller.owner, name=order.name):
                 raise status.already_exists(order.name)
-            await requests.request_run(
-                connection,
-                owner=caller.owner,
-                job_name=order.job,
-                name=order.name,
-                payload=order.payload,
-                actor=caller.user,
-                now=await database.now(connection),
-            )
+            await _request(connection, caller, order)
             return await _seen(connection, caller.owner, order.name)
 
         return await self._change(caller, order.name, act)
@@ -97,8 +91,7 @@ class Writes:
                 raise status.conflict(name, "it stands for slots that did not run: there is nothing to cancel")
             if run.finished_at is not None:
                 raise status.conflict(name, f"it is over ({run.state}): only a run that is not over can be cancelled")
-            now = await database.now(connection)
-            await requests.cancel(connection, owner=caller.owner, run_id=run.run_id, actor=caller.user, now=now)
+            await _cancel(connection, caller, run)
             return await _seen(connection, caller.owner, name)
 
         return await self._change(caller, name, act)
@@ -108,6 +101,10 @@ class Writes:
             run = await _found(connection, caller.owner, name)
             if run.state == listing.SKIPPED:
                 raise status.conflict(name, "skipped slots have no run to retry: create a Run of the job instead")
+            if run.backfill is not None:
+                raise status.conflict(
+                    name, "a backfill cannot be retried: retry those of its runs that did not succeed"
+                )
             now = await database.now(connection)
             await requests.retry(connection, owner=caller.owner, run_id=run.run_id, actor=caller.user, now=now)
             return await _seen(connection, caller.owner, name)
@@ -137,19 +134,39 @@ class Writes:
             log.warning("changes_unnumbered", error=str(error))  # the next reader or writer numbers them
 
 
-def order_of(body: bytes, *, namespace: str, validation: str) -> Order:
-    """The order in a request's body; 400 or 422 with every mistake."""
+async def _request(connection: database.Connection, caller: Caller, order: Order) -> None:
+    asked = {"owner": caller.owner, "job_name": order.job, "name": order.name, "actor": caller.user}
+    now = await database.now(connection)
+    if order.backfill is not None:
+        await requests.request_backfill(connection, **asked, wanted=order.backfill, now=now)
+    else:
+        await requests.request_run(connection, **asked, payload=order.payload, now=now)
+
+
+async def _cancel(connection: database.Connection, caller: Caller, run: listing.Run) -> None:
+    now = await database.now(connection)
+    if run.backfill is not None:
+        await requests.cancel_backfill(
+            connection, owner=caller.owner, backfill_id=run.run_id, actor=caller.user, now=now
+        )
+    else:
+        await requests.cancel(connection, owner=caller.owner, run_id=run.run_id, actor=caller.user, now=now)
+
+
+def order_of(body: bytes, *, namespace: str, validation: str, kept_days: int) -> Order:
+    """The order in a request's body; 400 or 422 with every mistake. Backfills reach back no further than `kept_days`."""
     document = _document(body)
     metadata, spec = _part(document, "metadata"), _part(document, "spec")
     _check_identity(document, metadata, namespace)
     warnings = _unknown(document, metadata, spec, validation)
     name = _name(metadata)
-    causes = [*_name_causes(name), *_spec_causes(spec)]
+    wanted, mistakes = _backfill(spec, kept_days)
+    causes = [*_name_causes(name), *_spec_causes(spec), *mistakes]
     if causes:
         raise status.invalid(name, causes)
     if metadata.get("labels"):
         warnings = (*warnings, "metadata.labels: not kept; a run has the labels of its job")
-    return Order(name, spec["job"], spec.get("payload", msgspec.UNSET), warnings)
+    return Order(name, spec["job"], spec.get("payload", msgspec.UNSET), wanted, warnings)
 
 
 def is_dry_run(values: list[str]) -> bool:
@@ -194,6 +211,8 @@ def _unknown(
     if validation not in ("", "Ignore", "Warn", "Strict"):
         raise status.bad_request(f"fieldValidation: {validation!r} is none of Ignore, Warn, Strict")
     parts = {"": document, "metadata": metadata, "spec": spec}
+    if isinstance(spec.get("backfill"), dict):
+        parts["spec.backfill"] = spec["backfill"]
     found = tuple(
         f'unknown field "{f"{path}." if path else ""}{key}"'
         for path, part in parts.items()
@@ -225,8 +244,6 @@ def _name_causes(name: str) -> list[tuple[str, str]]:
 
 def _spec_causes(spec: dict[str, Any]) -> list[tuple[str, str]]:
     causes = []
-    if "backfill" in spec:
-        causes.append(("spec.backfill", _BACKFILL))
     job = spec.get("job")
     if not isinstance(job, str) or not job:
         causes.append(("spec.job", "must name a ScheduledJob of the same namespace"))
@@ -237,6 +254,17 @@ def _spec_causes(spec: dict[str, Any]) -> list[tuple[str, str]]:
     if "scheduledTime" in spec:
         causes.append(("spec.scheduledTime", "is given by the server: leave it out"))
     return causes
+
+
+def _backfill(spec: dict[str, Any], kept_days: int) -> tuple[backfill.Wanted | None, list[tuple[str, str]]]:
+    """What is asked for of past slots, if anything, and what is wrong with it."""
+    if spec.get("backfill") is None:
+        return None, []
+    mistakes = [("spec.payload", _PAYLOAD)] if "payload" in spec else []
+    try:
+        return backfill.read(spec["backfill"], kept_days=kept_days), mistakes
+    except errors.InvalidInput as error:
+        return None, [*mistakes, (error.field, error.sentence)]
 
 
 async def _found(connection: database.Connection, owner: str, name: str) -> listing.Run:

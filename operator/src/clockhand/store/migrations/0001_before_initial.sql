@@ -118,9 +118,10 @@ CREATE TABLE job_status (
 CREATE INDEX job_status_dirty ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL;
 CREATE INDEX job_status_urgent ON job_status (shard, dirty_at) WHERE dirty_at IS NOT NULL AND urgent;
 
--- Past slots that somebody wants to run, made into runs a few at a time. The row stays as the record.
+-- Past slots that somebody wants to run, made into runs a few at a time. The row stays as the record. Whoever changes it
+-- holds the lock of the job's row.
 CREATE TABLE backfills (
-    backfill_id     uuid PRIMARY KEY,
+    backfill_id     uuid PRIMARY KEY,            -- also the key of its runs
     job_id          uuid NOT NULL,
     owner           text COLLATE "C" NOT NULL,
     job_name        text COLLATE "C" NOT NULL,
@@ -128,18 +129,26 @@ CREATE TABLE backfills (
     shard           smallint NOT NULL,
     from_at         timestamptz NOT NULL,
     to_at           timestamptz NOT NULL,
-    newest_first    boolean NOT NULL DEFAULT false,
-    concurrency     int NOT NULL DEFAULT 1 CHECK (concurrency > 0),
-    reached_at      timestamptz,                 -- the slot that was looked at last
+    newest_first    boolean NOT NULL,
+    concurrency     int NOT NULL CHECK (concurrency > 0),
+    look_at         timestamptz NOT NULL,        -- when it is looked at next
+    reached_at      timestamptz,                 -- the slot that was decided last
+    open_at         timestamptz[] NOT NULL DEFAULT '{}',  -- slots of its runs that were not over at the last look
+    spec_id         bigint NOT NULL,             -- under which the slots were counted
+    slots           bigint NOT NULL,             -- of the range
     made            bigint NOT NULL DEFAULT 0,   -- runs
     passed          bigint NOT NULL DEFAULT 0,   -- slots that had a run already
+    succeeded       bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,   -- runs that ended in any other state
     created_at      timestamptz NOT NULL,
-    ended_at        timestamptz,                 -- every slot was looked at and every run is over
-    cancelled       boolean NOT NULL DEFAULT false,
+    complete        boolean NOT NULL DEFAULT false,  -- every slot is made or passed
+    stop_reason     text,                        -- no further slot is made into a run
+    ended_at        timestamptz,                 -- complete or stopped, and every run is over
     CHECK (from_at <= to_at),
     UNIQUE (owner, name)
 ) WITH (fillfactor = 70);
-CREATE INDEX backfills_open ON backfills (shard) WHERE ended_at IS NULL;
+CREATE INDEX backfills_open ON backfills (look_at, shard) WHERE ended_at IS NULL;
+CREATE INDEX backfills_ended ON backfills (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE live_runs (
     run_id          uuid PRIMARY KEY,

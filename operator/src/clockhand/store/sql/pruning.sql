@@ -1,7 +1,13 @@
 -- name: weeks_in_use
--- Weeks in which a live run is scheduled: it will need its partition to end in.
+-- Weeks in which a live run is scheduled: it will need its partition to end in. And those of open backfills: what is not in
+-- history any more would be made anew.
 SELECT DISTINCT (date_trunc('week', scheduled_at, 'UTC') AT TIME ZONE 'UTC')::date AS monday
-FROM live_runs WHERE scheduled_at < %(before)s;
+FROM live_runs WHERE scheduled_at < %(before)s
+UNION
+SELECT week.at::date
+FROM backfills CROSS JOIN LATERAL generate_series(date_trunc('week', from_at, 'UTC') AT TIME ZONE 'UTC',
+                                                  to_at AT TIME ZONE 'UTC', '1 week') AS week (at)
+WHERE ended_at IS NULL AND from_at < %(before)s AND week.at < %(before)s::timestamptz AT TIME ZONE 'UTC';
 
 -- name: detached
 -- Weeks that were detached and then could not be dropped: nobody reads them, and one of them made again would collide.
@@ -37,3 +43,10 @@ WHERE spec_id IN (
            OR EXISTS (SELECT FROM job_specs newer
                       WHERE newer.job_id = old.job_id AND newer.spec_id > old.spec_id AND newer.stored_at < %(before)s))
     LIMIT %(limit)s);
+
+-- name: old_backfills
+DELETE FROM backfills
+WHERE backfill_id IN (
+    SELECT backfill_id FROM backfills
+    WHERE ended_at IS NOT NULL AND ended_at < %(before)s
+    ORDER BY ended_at LIMIT %(limit)s);

@@ -1,6 +1,6 @@
 -- name: lock_job
 -- The newest job of that name that is not deleted, locked, so that requests and slots of one job come one after another.
-SELECT job_id, parked, spec_id
+SELECT job_id, parked, spec_id, created_at, next_slot_at
 FROM jobs
 WHERE owner = %(owner)s AND name = %(name)s AND deleted_at IS NULL
 ORDER BY created_at DESC
@@ -20,7 +20,8 @@ RETURNING run_id;
 
 -- name: name_taken
 SELECT EXISTS (SELECT FROM live_runs WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot')
-    OR EXISTS (SELECT FROM run_history WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot') AS taken;
+    OR EXISTS (SELECT FROM run_history WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot')
+    OR EXISTS (SELECT FROM backfills WHERE owner = %(owner)s AND name = %(name)s) AS taken;
 
 -- name: lock_job_of_run
 -- The job comes before its runs in the order of locks; firing and the mirror keep to it as well.
