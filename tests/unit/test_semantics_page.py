@@ -123,3 +123,9 @@ def test_an_attempt_that_hangs_is_retried() -> None:
 def test_an_edit_at_half_past_twelve_makes_nothing_up() -> None:
     times = schedule.parse("*/10 * * * *")
     assert times.newest(3, after=at("12:30"), until=at("13:00")) == (at("12:40"), at("12:50"), at("13:00"))
+
+
+def test_six_hours_of_a_pause_and_the_slot_after_the_edit() -> None:
+    hourly = schedule.parse(HOURLY)
+    assert times.span(hourly, after=at("03:00"), until=at("09:20")) == times.Span(at("04:00"), at("09:00"), 6)
+    assert hourly.next_after(at("09:20")) == at("10:00")
