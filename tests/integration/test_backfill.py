@@ -518,6 +518,24 @@ async def test_one_at_a_time_is_kept_and_the_present_comes_first(
     assert len(await play(db, at_most=1)) == 3
 
 
+async def test_forbid_skips_no_slot_of_the_present_for_a_backfill(
+    db: database.Database, now: datetime, hour: datetime
+) -> None:
+    plan = jobs.plan(HOURLY, concurrency_policy=Concurrency.FORBID)
+    async with db.transaction() as connection:
+        job = await jobs.make_job(connection, plan, next_slot_at=hour + HOUR)
+    await ask(db, job, hour - HOUR, hour)
+    await look(db)
+    await fire.Fire(db).run_once(EVERYWHERE)
+    assert await live(db) == [(hour - HOUR, S.QUEUED), (hour + HOUR, S.BLOCKED)]
+    await end_all(db)
+    async with db.transaction() as connection:
+        await admit.promote_for(connection, [job.job_id], now=now)
+    assert await live(db) == [(hour + HOUR, S.QUEUED)]
+    await end_all(db)
+    assert await play(db, at_most=1) == [hour]
+
+
 async def test_beyond_what_is_kept_it_is_refused_with_a_sentence(
     db: database.Database, job: jobs.Job, hour: datetime
 ) -> None:

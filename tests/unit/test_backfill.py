@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clockhand import errors
-from clockhand.domain import admission, backfill, schedule, spec, times
+from clockhand.domain import admission, backfill, firing, schedule, spec, times
 from clockhand.domain.backfill import Order
 from clockhand.domain.spec import ConcurrencyPolicy
 from clockhand.domain.states import RunState as S
@@ -135,6 +135,20 @@ def test_it_takes_only_places_that_nobody_waits_for(
     job = spec.JobSpec(schedule="* * * * *", **plan)
     runs = [run(state, number) for number, state in enumerate(live)]
     assert backfill.room(job, runs, own=own, concurrency=concurrency) == room
+
+
+def test_forbid_lets_a_slot_of_the_present_wait_for_a_backfill_and_not_for_another_run() -> None:
+    job = spec.JobSpec(schedule="* * * * *", concurrency_policy=ConcurrencyPolicy.FORBID)
+    slot = at("2026-11-30T12:00:00Z")
+
+    def fired(*live: admission.LiveRun) -> list[tuple[str, str | None]]:
+        decided = firing.fire(job, origin=times.ANYBODY, next_slot_at=slot, live=live, now=slot)
+        return [(one.state, one.reason) for one in decided.slots] + [(skip.reason, None) for skip in decided.skips]
+
+    past = admission.LiveRun(uuid.UUID(int=1), S.RUNNING, NOW, backfill=True)
+    assert fired() == [("Queued", None)]
+    assert fired(past) == [("Blocked", "JobLimit")]
+    assert fired(past, run(S.BLOCKED)) == [("Forbid", None)]
 
 
 def test_the_states_that_people_see() -> None:

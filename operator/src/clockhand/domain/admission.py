@@ -23,6 +23,8 @@ class LiveRun:
     state: states.RunState
     ready_at: datetime
     serial: bool = False
+    backfill: bool = False
+    """It is of a past slot that somebody asked for."""
 
 
 def places(job: spec.JobSpec) -> int | None:

@@ -139,11 +139,20 @@ def _placed(
     if not chosen:
         return [], [], False
     if policy is spec.ConcurrencyPolicy.FORBID:
-        first = [] if live else [Slot(chosen[0], states.RunState.QUEUED)]
-        return first, _summary(chosen[len(first) :], states.SkipReason.FORBID), False
+        return *_forbidding(chosen, live), False
     if policy is spec.ConcurrencyPolicy.REPLACE:
         return _replacing(chosen, live)
     return *_waiting(job, chosen, live), False
+
+
+def _forbidding(chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]) -> tuple[list[Slot], list[Skip]]:
+    # what somebody asked of the past is no reason to skip the present: its first slot waits for the place, and comes next
+    if all(run.backfill for run in live):
+        reason = states.Reason.JOB_LIMIT if live else None
+        first = [Slot(chosen[0], states.RunState.BLOCKED if live else states.RunState.QUEUED, reason)]
+    else:
+        first = []
+    return first, _summary(chosen[len(first) :], states.SkipReason.FORBID)
 
 
 def _replacing(chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]) -> tuple[list[Slot], list[Skip], bool]:

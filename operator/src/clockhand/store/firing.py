@@ -98,7 +98,7 @@ async def live_of_jobs(
     found: dict[uuid.UUID, list[admission.LiveRun]] = {}
     if job_ids:
         for row in await database.fetch(connection, "firing.live_of_jobs", {"job_ids": list(job_ids)}):
-            run = admission.LiveRun(row.run_id, states.RunState(row.state), row.ready_at, row.serial)
+            run = admission.LiveRun(row.run_id, states.RunState(row.state), row.ready_at, row.serial, row.backfill)
             found.setdefault(row.job_id, []).append(run)
     return found
 

@@ -23,7 +23,7 @@ ORDER BY job_id
 FOR UPDATE OF jobs;
 
 -- name: live_of_jobs
-SELECT job_id, run_id, state::text AS state, ready_at, serial
+SELECT job_id, run_id, state::text AS state, ready_at, serial, kind = 'Backfill' AS backfill
 FROM live_runs
 WHERE job_id = ANY(%(job_ids)s);
 
