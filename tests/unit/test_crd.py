@@ -54,10 +54,10 @@ def test_schema_holds_every_row_of_the_table_and_no_other() -> None:
 
 def test_each_rule_names_its_field_in_one_sentence() -> None:
     rules = [(path, rule) for path, schema in nodes(root()) for rule in schema.get(RULES, [])]
-    assert len(rules) >= 6
+    assert len(rules) >= 45
     for path, rule in rules:
         message = rule["message"]
-        assert (path or "metadata.name") in message
+        assert (path.removesuffix("[]") or "metadata.name") in message
         assert "\n" not in message
         assert not message.endswith(".")
 
@@ -82,7 +82,7 @@ def test_columns() -> None:
     version = crd.build()["spec"]
     assert isinstance(version, dict)
     columns = version["versions"][0]["additionalPrinterColumns"]
-    assert [(column["name"], column["type"]) for column in columns] == [
+    assert [(column["name"], column["type"]) for column in columns if "priority" not in column] == [
         ("SCHEDULE", "string"),
         ("TIME ZONE", "string"),
         ("SUSPEND", "boolean"),
@@ -91,3 +91,10 @@ def test_columns() -> None:
         ("NEXT", "string"),
         ("AGE", "date"),
     ]
+    assert [column["name"] for column in columns if column.get("priority") == 1] == ["EVERY", "AT"]
+
+
+def test_rules_stand_where_the_parser_checks_too() -> None:
+    paths = {path for path, schema in nodes(root()) if RULES in schema}
+    forms = {"spec.schedule", "spec.schedules[]", "spec.every", "spec.at", "spec.startAt", "spec.endAt"}
+    assert paths == {"", "spec", "spec.retry.backoff", *forms}

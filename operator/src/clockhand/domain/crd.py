@@ -1,6 +1,6 @@
 """The custom resource definition, built from the table of fields.
 
-The schema refuses on apply whatever it can, with a sentence that names the field, there where it was typed.
+The schema refuses on apply whatever it can, with a sentence that names the field, there where it was typed (`cel`).
 Fields whose behaviour is still to come are in the schema too, so that they are refused rather than dropped.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import yaml
 
-from clockhand.domain import fields, spec
+from clockhand.domain import cel, fields
 
 GROUP = "clockhand.dev"
 VERSION = "v1alpha1"
@@ -31,6 +31,10 @@ _COLUMNS = (
     ("LAST", "date", ".status.lastScheduledTime", "Age of the newest slot that fell due"),
     ("NEXT", "string", ".status.nextRunTime", "The next slot"),
     ("AGE", "date", ".metadata.creationTimestamp", "Age of the object"),
+)
+_WIDE_COLUMNS = (
+    ("EVERY", "string", ".spec.every", "Its interval, where it has one"),
+    ("AT", "string", ".spec.at", "Its one instant, where it has one"),
 )
 
 
@@ -75,10 +79,15 @@ def _version() -> Schema:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": text} for name, kind, path, text in _COLUMNS
+            *(_column(*column) for column in _COLUMNS),
+            *({**_column(*column), "priority": 1} for column in _WIDE_COLUMNS),
         ],
         "schema": {"openAPIV3Schema": _root()},
     }
+
+
+def _column(name: str, kind: str, path: str, text: str) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path, "description": text}
 
 
 def _root() -> Schema:
@@ -104,36 +113,16 @@ def _root() -> Schema:
 
 def _spec() -> Schema:
     schema = _object(fields.Field(path="", kind=fields.Kind.OBJECT, text="What to run, and when."))
-    alternatives = [
-        {"rule": _count(names) + " == 1", "message": spec.one_of(names)}
-        for names in (fields.ONE_OF_WHEN, fields.ONE_OF_WHAT)
-    ]
-    schema[_RULES] = alternatives + [_later(row) for row in fields.children("").values() if _is_closed(row)]
+    schema[_RULES] = cel.of_spec()
     return schema
-
-
-def _count(names: tuple[str, ...]) -> str:
-    return " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
-
-
-def _is_closed(row: fields.Field) -> bool:
-    return row.later is not None and row.default is None
-
-
-def _later(row: fields.Field) -> Schema:
-    message = f"spec.{row.path} {row.not_yet()}"
-    if _is_closed(row):
-        return {"rule": f"!has(self.{row.name})", "message": message, "fieldPath": f".{row.name}"}
-    value = f"'{row.default}'" if isinstance(row.default, str) else str(row.default)
-    return {"rule": f"self == {value}", "message": message}
 
 
 def _schema(row: fields.Field) -> Schema:
     schema: Schema = {"description": row.text, **_BUILDERS[row.kind](row)}
     if row.default is not None:
         schema["default"] = _default(row)
-    if row.later is not None and row.default is not None:
-        schema[_RULES] = [_later(row)]
+    if rules := cel.of_field(row):
+        schema[_RULES] = rules
     return schema
 
 
@@ -155,10 +144,6 @@ def _object(row: fields.Field) -> Schema:
     if required := [name for name, child in rows.items() if child.required]:
         schema["required"] = required
     schema["properties"] = {name: _schema(child) for name, child in rows.items()}
-    if row.path == "retry.backoff":
-        rule = "self.maxSeconds >= self.initialSeconds"
-        message = "spec.retry.backoff.maxSeconds must not be less than initialSeconds"
-        schema[_RULES] = [{"rule": rule, "message": message, "fieldPath": ".maxSeconds"}]
     return schema
 
 

@@ -18,8 +18,10 @@ MILLISECOND = timedelta(milliseconds=1)
 _TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
 PATTERN = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9]([.][0-9]{{1,3}}0*)?(Z|[+-]{_TIME})"
 """The form, in the syntax that Python and the API server's RE2 share."""
-SENTENCE = "is not an instant: write date, time and offset such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00"
-TOO_EARLY = "lies before 1970: write a later instant"
+SENTENCE = (
+    "is not an instant from 1970 to 9999: write date, time and offset, such as 2026-12-24T18:00:00Z"
+    " or 2026-12-24T18:00:00+01:00"
+)
 _FORM = re.compile(PATTERN, re.ASCII)
 
 
@@ -27,13 +29,11 @@ _FORM = re.compile(PATTERN, re.ASCII)
 def read(text: str, field: str) -> datetime:
     """The instant in UTC of an RFC 3339 text, or `InvalidInput` for `field`."""
     try:
-        if _FORM.fullmatch(text) is None:
-            raise errors.InvalidInput(field, SENTENCE)
-        instant = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):  # no such date or time of day, or none within the calendar
-        raise errors.InvalidInput(field, SENTENCE) from None
-    if instant < EPOCH:
-        raise errors.InvalidInput(field, TOO_EARLY)
+        instant = datetime.fromisoformat(text).astimezone(UTC) if _FORM.fullmatch(text) else None
+    except (ValueError, OverflowError):  # no such date, or none within the calendar
+        instant = None
+    if instant is None or instant < EPOCH:
+        raise errors.InvalidInput(field, SENTENCE)
     return instant
 
 

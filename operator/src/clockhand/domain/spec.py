@@ -28,7 +28,9 @@ MEANINGLESS = {
     "every": "is for spec.schedule: leave it out, since spec.every counts real time",
     "at": "is for spec.schedule: leave it out, since spec.at names its offset",
 }
-TTL_NEEDS_AT = "is only for a job with spec.at: leave it out"
+NOT_FOR_AT = "is not for spec.at, which is one instant: leave it out"
+ONLY_FOR_AT = "is only for a job with spec.at: leave it out"
+LESS_THAN_INITIAL = "must not be less than initialSeconds"
 ENDS_BEFORE_START = "lies before spec.startAt: write a later instant"
 
 
@@ -154,7 +156,7 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     _check_template(document["template"])
     job = msgspec.convert(document, JobSpec)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
-        raise errors.InvalidInput("spec.retry.backoff.maxSeconds", "must not be less than initialSeconds")
+        raise errors.InvalidInput("spec.retry.backoff.maxSeconds", LESS_THAN_INITIAL)
     _check_when(job)
     job.due(times.ANYBODY)
     return job
@@ -168,9 +170,9 @@ def _check_when(job: JobSpec) -> None:
     if kind is not None and job.dst != Dst():
         raise errors.InvalidInput("spec.dst", MEANINGLESS[kind])
     if job.one_shot and (job.start_at or job.end_at):
-        raise errors.InvalidInput("spec.startAt" if job.start_at else "spec.endAt", "is not for spec.at: leave it out")
+        raise errors.InvalidInput("spec.startAt" if job.start_at else "spec.endAt", NOT_FOR_AT)
     if job.ttl_seconds_after_finished is not None and not job.one_shot:
-        raise errors.InvalidInput("spec.ttlSecondsAfterFinished", TTL_NEEDS_AT)
+        raise errors.InvalidInput("spec.ttlSecondsAfterFinished", ONLY_FOR_AT)
     start, end = _instant(job.start_at, "spec.startAt"), _instant(job.end_at, "spec.endAt")
     if start is not None and end is not None and end < start:
         raise errors.InvalidInput("spec.endAt", ENDS_BEFORE_START)

@@ -1,0 +1,91 @@
+"""The rules of the schema in CEL: what one value must look like, and what fields mean together.
+
+They say on apply what the parser would say later. The parser stays the judge, since no rule reads a whole cron
+expression and documents reach it by other ways too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clockhand.domain import fields, forms, spec
+
+Rule = dict[str, object]
+_FORMS = {
+    "schedule": forms.CRON,
+    "schedules[]": forms.CRON,
+    "every": forms.INTERVAL,
+    "at": (forms.INSTANT,),
+    "startAt": (forms.INSTANT,),
+    "endAt": (forms.INSTANT,),
+}
+
+
+def of_spec() -> list[Rule]:
+    """The rules on fields of the spec that depend on each other."""
+    alternatives = ((_count(names) + " == 1", spec.one_of(names)) for names in (fields.ONE_OF_WHEN, fields.ONE_OF_WHAT))
+    closed = (_later(row) for row in fields.children("").values() if _is_closed(row))
+    return [*(_rule(*one) for one in alternatives), *_together(), *closed]
+
+
+def of_field(row: fields.Field) -> list[Rule]:
+    """The rules on the value of one field."""
+    found = [_form(row, form) for form in _FORMS.get(row.path, ())]
+    if row.path == "retry.backoff":
+        sentence = f"spec.retry.backoff.maxSeconds {spec.LESS_THAN_INITIAL}"
+        found.append(_rule("self.maxSeconds >= self.initialSeconds", sentence, at="maxSeconds"))
+    if row.later is not None and row.default is not None:
+        found.append(_later(row))
+    return found
+
+
+def _together() -> Iterator[Rule]:
+    zone, dst = fields.default("timeZone", str), spec.Dst()
+    for kind, sentence in spec.MEANINGLESS.items():
+        yield _rule(f"!has(self.{kind}) || self.timeZone == '{zone}'", f"spec.timeZone {sentence}", at="timeZone")
+        usual = f"self.dst.gap == '{dst.gap}' && self.dst.overlap == '{dst.overlap}'"
+        yield _rule(f"!has(self.{kind}) || {usual}", f"spec.dst {sentence}", at="dst")
+    for name in ("startAt", "endAt"):
+        yield _rule(f"!has(self.at) || !has(self.{name})", f"spec.{name} {spec.NOT_FOR_AT}", at=name)
+    ttl = "ttlSecondsAfterFinished"
+    yield _rule(f"has(self.at) || !has(self.{ttl})", f"spec.{ttl} {spec.ONLY_FOR_AT}", at=ttl)
+    absent = [f"!has(self.{name}) || !self.{name}.matches({_FORM})" for name in ("startAt", "endAt")]
+    in_order = "timestamp(self.endAt) >= timestamp(self.startAt)"
+    yield _rule(" || ".join([*absent, in_order]), f"spec.endAt {spec.ENDS_BEFORE_START}", at="endAt")
+
+
+def _form(row: fields.Field, form: forms.Form) -> Rule:
+    rule = f"{'' if form.wanted else '!'}self.matches({_raw(form.pattern)})"
+    if form is forms.INSTANT:
+        rule += " && timestamp(self) >= timestamp('1970-01-01T00:00:00Z')"
+    return _rule(rule, f"spec.{row.path.removesuffix('[]')} {form.sentence}")
+
+
+def _count(names: tuple[str, ...]) -> str:
+    return " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
+
+
+def _is_closed(row: fields.Field) -> bool:
+    return row.later is not None and row.default is None
+
+
+def _later(row: fields.Field) -> Rule:
+    message = f"spec.{row.path} {row.not_yet()}"
+    if _is_closed(row):
+        return _rule(f"!has(self.{row.name})", message, at=row.name)
+    value = f"'{row.default}'" if isinstance(row.default, str) else str(row.default)
+    return _rule(f"self == {value}", message)
+
+
+def _rule(rule: str, message: str, *, at: str | None = None) -> Rule:
+    made: Rule = {"rule": rule, "message": message}
+    return made if at is None else {**made, "fieldPath": f".{at}"}
+
+
+def _raw(pattern: str) -> str:
+    if "'" in pattern:
+        raise ValueError(f"{pattern} would end the literal that it stands in")
+    return f"r'{pattern}'"
+
+
+_FORM = _raw(forms.INSTANT.pattern)
