@@ -601,7 +601,9 @@ async def test_objects_and_their_status(cluster: light.LightCluster, things: obj
     assert "spec" not in pages[0].items[0]
     with pytest.raises(failures.ApiConflict):
         await things.delete(namespace, "one", uid=str(uuid.uuid4()))
-    await things.delete(namespace, "one", uid=uid)
+    with pytest.raises(failures.ApiConflict):
+        await things.delete(namespace, "one", uid=uid, resource_version=version)
+    await things.delete(namespace, "one", uid=uid, resource_version=pages[0].items[0]["metadata"]["resourceVersion"])
     with pytest.raises(errors.NotFound) as gone:
         await things.get(namespace, "one")
     assert not isinstance(gone.value, failures.ResourceMissing)

@@ -18,7 +18,7 @@ import yaml
 from tests.support import kubeapi, light, objects, postgres
 
 from clockhand.controller import duty, watch
-from clockhand.engine import inbox, mirror, resync, status, templates
+from clockhand.engine import expiry, inbox, mirror, resync, status, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import flow, pods
@@ -405,6 +405,37 @@ async def test_the_status_is_written_once_and_comes_back_as_nothing(
         await connection.execute("UPDATE job_status SET dirty_at = now() WHERE job_id = %s", (before.job_id,))
     assert await writer.run_once([before.shard]) == 0, "nothing to show that is not shown"
     assert (await team.get("shown"))["metadata"]["resourceVersion"] == str(version)
+
+
+async def test_an_expired_object_goes_unless_it_is_another_than_was_seen(
+    db: database.Database, team: Team, alone: Replica
+) -> None:
+    held = await alone.take()
+    for name in ("goes", "edited", "made-again", "gone"):
+        await team.apply(
+            objects.job(name, schedule=None, at="2026-01-01T00:00:00Z", suspend=True, ttlSecondsAfterFinished=0)
+        )
+    assert await alone.resync.run_once(held)
+    async with db.transaction() as connection:
+        # as a replica leaves them that has fired and ended their one run
+        await connection.execute("UPDATE jobs SET suspended = false, next_slot_at = NULL, next_run_at = NULL")
+    await team.patch("edited", {"spec": {"at": "2037-01-01T00:00:00Z", "suspend": False}})
+    for name in ("made-again", "gone"):
+        await team.delete(name)
+    again = await team.apply(objects.job("made-again"))
+
+    expiring = expiry.Expiry(db, alone.objects)
+    assert await expiring.run_once(range(256)) == 1
+    with pytest.raises(kubeapi.ApiError) as gone:
+        await team.get("goes")
+    assert gone.value.status == 404
+    assert (await team.get("edited"))["spec"]["at"] == "2037-01-01T00:00:00Z"
+    assert (await team.get("made-again"))["metadata"]["uid"] == again["metadata"]["uid"]
+    assert await expiring.run_once(range(256)) == 0, "not again at once"
+
+    assert await alone.resync.run_once(held)
+    assert (await mirrored(db, team, "goes")).deleted_at is not None
+    assert (await mirrored(db, team, "edited")).expires_at is None
 
 
 async def test_a_status_without_an_object_is_let_go(db: database.Database, team: Team, alone: Replica) -> None:
