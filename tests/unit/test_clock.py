@@ -44,6 +44,12 @@ class Scene:
         return jump
 
     def store(self, jump: timedelta) -> None:
+        """As this process does, which then knows of it."""
+        self.stored = clock.Stored(self.stored.with_jump(jump), self.shows)
+        if self.projection is not None:
+            self.projection = dataclasses.replace(self.projection, stored=self.stored)
+
+    def store_elsewhere(self, jump: timedelta) -> None:
         self.stored = clock.Stored(self.stored.with_jump(jump), self.shows)
 
     def believe(self) -> None:
@@ -174,6 +180,8 @@ def test_a_machine_that_was_suspended_sees_one(scene: Scene) -> None:
 
 
 def test_another_replica_refutes_a_step_that_only_a_suspended_one_saw(scene: Scene) -> None:
+    scene.wait(100)
+    scene.read()
     scene.stored = clock.Stored(timedelta(minutes=7), scene.shows)
     refuted = scene.read()
     assert refuted == timedelta(minutes=-7)
@@ -181,15 +189,26 @@ def test_another_replica_refutes_a_step_that_only_a_suspended_one_saw(scene: Sce
     assert scene.stored.step is None
 
 
+def test_who_began_after_the_leap_refutes_nothing() -> None:
+    scene = Scene()
+    scene.leap(HOUR)
+    scene.read()
+    scene.wait(2)
+    scene.store_elsewhere(HOUR)
+    assert scene.read() == NONE
+    scene.wait(2)
+    assert scene.read() == NONE
+
+
 def test_a_step_that_another_replica_stored_is_not_noticed_twice(scene: Scene) -> None:
     scene.leap(HOUR)
-    scene.store(HOUR)
+    scene.store_elsewhere(HOUR)
     assert scene.read() == NONE
 
 
 def test_a_leap_right_after_another_was_stored_is_found(scene: Scene) -> None:
     scene.leap(HOUR)
-    scene.store(HOUR)
+    scene.store_elsewhere(HOUR)
     scene.wait(1)
     scene.leap(timedelta(minutes=-20))
     assert near(scene.read(), timedelta(minutes=-20))
@@ -219,6 +238,14 @@ def test_a_pause_ends_after_ten_minutes_by_the_clock_after_the_step() -> None:
     stored = clock.Stored(-HOUR, START)
     assert stored.ends_at() == START + timedelta(minutes=10)
     assert clock.Stored(None, START).ends_at() is None
+
+
+def test_who_begins_before_a_step_was_noticed_by_the_clock_drops_it() -> None:
+    scene = Scene(stored=clock.Stored(HOUR, START + timedelta(minutes=50)))
+    dropped = scene.read()
+    assert dropped == -HOUR
+    scene.store(dropped)
+    assert scene.read() == NONE
 
 
 def test_a_step_noticed_in_the_future_is_void() -> None:

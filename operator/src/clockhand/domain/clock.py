@@ -8,7 +8,7 @@ A clock that runs fast or slow is followed; only leaps count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from datetime import datetime, timedelta
 
 TOLERANCE = timedelta(seconds=30)
@@ -20,7 +20,7 @@ _DRIFT = 0.001
 _AWAKE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
     """What the installation knows of its database's clock. Without `step` the clock is trusted."""
 
@@ -46,7 +46,7 @@ class Stored:
         return total if abs(total) > TOLERANCE else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
     """The database's clock, read at an unknown instant between two of this process's monotonic clock."""
 
@@ -56,7 +56,7 @@ class Reading:
     after: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Projection:
     """The installation's time less the monotonic clock: between `low` and `high` seconds when looked at `at`."""
 
@@ -64,6 +64,8 @@ class Projection:
     high: float
     at: float
     stored: Stored
+    since: float
+    """The monotonic instant from which on nothing but drift was seen."""
 
 
 def observe(projection: Projection | None, reading: Reading) -> tuple[Projection, timedelta]:
@@ -72,6 +74,9 @@ def observe(projection: Projection | None, reading: Reading) -> tuple[Projection
     After a jump the projection stays: once the jump is stored, the installation's time goes on as projected.
     """
     fresh = _fresh(reading)
+    if projection is None and reading.stored.is_void(reading.clock):
+        without = Stored(None, reading.stored.noticed_at)
+        return _fresh(dataclasses.replace(reading, stored=without)), -(reading.stored.step or _NO_STEP)
     if projection is None:
         return fresh, _NO_STEP
     grown = _grown(projection, fresh)
@@ -86,8 +91,10 @@ def _since_told(projection: Projection, grown: Projection, fresh: Projection) ->
     """The installation knows more of the clock than at the last reading, and its time is not where it was projected."""
     step = fresh.stored.step
     if not _leapt(grown, fresh, shift=(step or _NO_STEP) - (projection.stored.step or _NO_STEP)):
-        # the clock itself went on. A step was believed; or one is stored that a machine saw which had been suspended
-        return (fresh, _NO_STEP) if step is None else (projection, -step)
+        # the clock itself went on: a step was believed, or is older than this process. Else it is one that nobody but a
+        # machine saw which had been suspended
+        refuted = step is not None and fresh.at - projection.since > _AWAKE
+        return (projection, -(step or _NO_STEP)) if refuted else (fresh, _NO_STEP)
     if fresh.at - projection.at < _AWAKE:
         return projection, _whole(_apart(projection, fresh))
     return fresh, _NO_STEP  # a step came, and was believed, while this process slept
@@ -101,21 +108,21 @@ def signed(step: timedelta | None) -> str:
 
 def _fresh(reading: Reading) -> Projection:
     time = reading.stored.time_at(reading.clock).timestamp()
-    return Projection(time - reading.after, time - reading.before, reading.after, reading.stored)
+    return Projection(time - reading.after, time - reading.before, reading.after, reading.stored, reading.before)
 
 
 def _grown(projection: Projection, fresh: Projection) -> Projection:
     """What the two clocks may have drifted apart meanwhile: much in a short time, little in a long one."""
     elapsed = abs(fresh.at - projection.at)
     drift = _SLEW * min(elapsed, _SLEW_FOR) + _DRIFT * max(elapsed - _SLEW_FOR, 0)
-    return Projection(projection.low - drift, projection.high + drift, fresh.at, projection.stored)
+    return dataclasses.replace(projection, low=projection.low - drift, high=projection.high + drift)
 
 
 def _narrowed(grown: Projection, fresh: Projection) -> Projection:
     low, high = max(grown.low, fresh.low), min(grown.high, fresh.high)
     if low > high:  # a jump too small to count: followed no faster than a drift is, so that many of them do count
         low, high = grown.low, grown.high
-    return Projection(low, high, fresh.at, fresh.stored)
+    return Projection(low, high, fresh.at, fresh.stored, grown.since)
 
 
 def _apart(projected: Projection, fresh: Projection, *, shift: timedelta = _NO_STEP) -> float:

@@ -44,20 +44,15 @@ class Pause:
     async def look(self, clock: datetime, stored: clocks.Stored) -> bool:
         """Whether firing waits now; ends a pause that is old enough."""
         self._show(stored)
-        if stored.step is None:
-            return self._is_new_and_doubts()
-        ends_at = stored.ends_at()
-        if stored.is_void(clock):
-            await self._drop(stored)
-        elif ends_at is not None and clock >= ends_at:
-            await self._believe(stored)
-        return True
-
-    def _is_new_and_doubts(self) -> bool:
-        """A clock that jumped a moment before this process began looks right to it; those who saw the jump will say so."""
         if self._first_look is None:
             self._first_look = self._monotonic()
-        return self._doubtful() and self._monotonic() - self._first_look < _HEARD_AFTER
+        if stored.step is None:
+            # a clock that jumped a moment before this process began looks right to it: those who saw that will say so
+            return self._doubtful() and self._monotonic() - self._first_look < _HEARD_AFTER
+        ends_at = stored.ends_at()
+        if ends_at is not None and clock >= ends_at:
+            await self._believe(stored)
+        return True
 
     def _show(self, stored: clocks.Stored) -> None:
         metrics.CLOCK_PAUSED.set(stored.step is not None)
@@ -69,11 +64,6 @@ class Pause:
         else:
             log.error("firing_paused", reason="the database's clock jumped", step=clocks.signed(stored.step))
         self._waits_for = stored.step
-
-    async def _drop(self, stored: clocks.Stored) -> None:
-        async with self._db.transaction() as connection:
-            if await installation.drop_step(connection, stored):
-                log.warning("clock_step_dropped", step=clocks.signed(stored.step), reason="the clock went back unseen")
 
     async def _believe(self, stored: clocks.Stored) -> None:
         async with self._db.transaction() as connection:

@@ -8,6 +8,7 @@ and comes through as it is, after a transaction that rolled back.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 import weakref
@@ -59,6 +60,11 @@ class _Watch:
         self._projection, jump = clocks.observe(self._projection, reading)
         if jump:
             raise ClockStepped(stored, jump)
+
+    def stored(self, stored: clocks.Stored) -> None:
+        """This process stored a step itself: that is no news at the next reading."""
+        if self._projection is not None:
+            self._projection = dataclasses.replace(self._projection, stored=stored)
 
 
 class _Timed(psycopg.AsyncConnection[Any]):
@@ -130,7 +136,7 @@ class Database:
                 try:
                     yield connection
                 except ClockStepped as stepped:
-                    await _note_step(connection, stepped)
+                    await self._note_step(connection, stepped)
                     raise
                 except BaseException:
                     with contextlib.suppress(psycopg.Error):
@@ -151,6 +157,22 @@ class Database:
                     if not connection.broken:
                         await connection.set_autocommit(False)
 
+    async def _note_step(self, connection: Connection, stepped: ClockStepped) -> None:
+        """In a transaction of its own: what was to be decided by that clock is rolled back."""
+        total = stepped.stored.with_jump(stepped.jump)
+        parameters = {
+            "total": total.total_seconds() if total is not None else None,
+            "step": stepped.stored.step,
+            "noticed_at": stepped.stored.noticed_at,
+        }
+        with contextlib.suppress(psycopg.Error):  # the next reading finds the same
+            await connection.rollback()
+            noted = await fetch_one(connection, "installation.note_step", parameters)
+            await connection.commit()
+            if noted is not None:
+                self._watch.stored(clocks.Stored(noted.clock_step, noted.clock_noticed_at))
+                log.error("clock_stepped", by=clocks.signed(stepped.jump), unconfirmed=clocks.signed(total))
+
     async def _check(self, connection: Connection) -> None:
         """Asking costs as much as a small statement: a connection that answered a moment ago is taken at its word."""
         if time.monotonic() - self._answered.get(connection, -math.inf) > _FRESH_SECONDS:
@@ -164,22 +186,6 @@ async def _commit(connection: Connection) -> None:
         if connection.broken:
             raise errors.Uncertain("the connection was lost during COMMIT") from error
         raise
-
-
-async def _note_step(connection: Connection, stepped: ClockStepped) -> None:
-    """In a transaction of its own: what was to be decided by that clock is rolled back."""
-    total = stepped.stored.with_jump(stepped.jump)
-    parameters = {
-        "total": total.total_seconds() if total is not None else None,
-        "step": stepped.stored.step,
-        "noticed_at": stepped.stored.noticed_at,
-    }
-    with contextlib.suppress(psycopg.Error):  # the next reading finds the same
-        await connection.rollback()
-        noted = await execute(connection, "installation.note_step", parameters)
-        await connection.commit()
-        if noted:
-            log.error("clock_stepped", by=clocks.signed(stepped.jump), unconfirmed=clocks.signed(total))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from clockhand.domain import clock as clocks
 from clockhand.store import database
@@ -44,14 +44,10 @@ async def clock(connection: database.Connection) -> Clock:
     return Clock(row.clock, clocks.Stored(row.clock_step, row.clock_noticed_at))
 
 
-async def drop_step(connection: database.Connection, stored: clocks.Stored) -> bool:
-    """Forgets a step that is void; False where somebody else has dealt with it."""
-    return bool(await database.execute(connection, "installation.drop_step", _seen(stored)))
-
-
 async def believe_step(connection: database.Connection, stored: clocks.Stored) -> bool:
     """The clock is right and the time leaps by the step; False where somebody else has dealt with it."""
-    if stored.step is None or not await drop_step(connection, stored):
+    seen = {"step": stored.step, "noticed_at": stored.noticed_at}
+    if stored.step is None or not await database.execute(connection, "installation.believe_step", seen):
         return False
     parameters = {"step": stored.step.total_seconds()}
     await database.execute(connection, "installation.move_leases", parameters)
@@ -63,7 +59,3 @@ async def believe_step(connection: database.Connection, stored: clocks.Stored) -
         size = len(moved)
         after = max(moved, default=after)
     return True
-
-
-def _seen(stored: clocks.Stored) -> dict[str, timedelta | datetime | None]:
-    return {"step": stored.step, "noticed_at": stored.noticed_at}

@@ -7,9 +7,10 @@ SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at 
 UPDATE installation
 SET clock_step = make_interval(secs => %(total)s), clock_noticed_at = now()
 WHERE clock_step IS NOT DISTINCT FROM %(step)s::interval
-  AND clock_noticed_at IS NOT DISTINCT FROM %(noticed_at)s::timestamptz;
+  AND clock_noticed_at IS NOT DISTINCT FROM %(noticed_at)s::timestamptz
+RETURNING clock_step, clock_noticed_at;
 
--- name: drop_step
+-- name: believe_step
 UPDATE installation
 SET clock_step = NULL
 WHERE clock_step = %(step)s::interval AND clock_noticed_at = %(noticed_at)s::timestamptz;
