@@ -216,3 +216,18 @@ def test_a_year_of_minutes_is_counted_without_a_walk() -> None:
     year = span("2025-11-01T00:00:00Z", "2026-10-31T23:59:00Z")
     assert year.left(minutes, None) == 365 * 24 * 60
     assert Counter(slot.second for slot in year.ahead(minutes, at("2026-05-01T00:00:00Z"), 500)) == {0: 500}
+
+
+def test_three_nights_without_a_run() -> None:
+    """The example of docs/semantics.md."""
+    nightly = schedule.parse("0 2 * * *")
+    six = span("2026-11-01T00:00:00Z", "2026-11-07T00:00:00Z")
+    ran = {at(f"2026-11-0{day}T02:00:00Z") for day in (1, 2, 6)}
+    assert six.left(nightly, None) == 6
+    made: list[int] = []
+    step = backfill.Step((), 0, None)
+    while not step.complete:
+        looked = backfill.Step((), 0, step.reached)
+        step = looked.on(six.ahead(nightly, step.reached, 500), ran, room=1, asked=500)
+        made += [slot.day for slot in step.make]
+    assert made == [3, 4, 5]
