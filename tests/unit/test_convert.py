@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 
 from clockhand import cli, errors
 from clockhand.commands import manifests
-from clockhand.domain import conversion, crd, cronjob, dialect, documents, schedule, spec, times
+from clockhand.domain import conversion, crd, cronjob, dialect, documents, forms, schedule, spec, times
 
 ROOT = Path(__file__).resolve().parents[2]
 CRONJOBS = sorted((ROOT / "tests/support/cronjobs").iterdir())
@@ -68,6 +69,13 @@ def within_bounds(value: object, schema: Mapping[str, Any], *, at: str) -> None:
         assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)), at
 
 
+def passes_on_apply(fields: Json) -> None:
+    """By the patterns of the rules with which the API server looks at it."""
+    for name, listed in (("schedule", forms.CRON), ("every", forms.INTERVAL), ("startAt", (forms.INSTANT,))):
+        for form in listed if name in fields else ():
+            assert (re.search(form.pattern, fields[name]) is not None) == form.wanted, form
+
+
 @pytest.mark.parametrize("path", CRONJOBS, ids=lambda path: path.stem)
 def test_what_comes_out_is_a_scheduled_job(path: Path) -> None:
     result = run(str(path))
@@ -82,6 +90,7 @@ def test_what_comes_out_is_a_scheduled_job(path: Path) -> None:
         assert parsed.due(times.ANYBODY).next_after(datetime(2026, 11, 30, tzinfo=UTC)) is not None
         kept_by_schema(document["spec"], schema["properties"]["spec"])
         documents.check(document["spec"])
+        passes_on_apply(document["spec"])
 
 
 @pytest.mark.parametrize("path", CRONJOBS, ids=lambda path: path.stem)
@@ -204,9 +213,11 @@ def test_rewritten_schedules_fire_when_cronjob_does() -> None:
     while compared < 400:
         expression = random_expression(chance)
         try:
-            here = schedule.parse(dialect.rewritten(expression), gap="Skip", overlap="Both")
+            plain = dialect.rewritten(expression)
+            here = schedule.parse(plain, gap="Skip", overlap="Both")
         except errors.InvalidInput:
             continue
+        passes_on_apply({"schedule": plain})
         there = cronjob.parse(expression)
         ours = theirs = start
         for _ in range(4):
