@@ -51,14 +51,12 @@ FROM unnest(%(job_ids)s::uuid[], %(shards)s::smallint[], %(conditions)s::text[],
 ON CONFLICT (job_id) DO NOTHING;
 
 -- name: edit_jobs
--- An edit is never retroactive: slots count from now on, under the new spec. It ends a pause. A one-shot that is over stays
--- so, for the time that it says now, unless it has a slot again.
+-- An edit is never retroactive: slots count from now on, under the new spec. It ends a pause. When the object of a one-shot
+-- expires is reckoned anew, by what it says now.
 UPDATE jobs
 SET generation = n.generation, resource_version = n.resource_version, spec_id = n.spec_id, labels = n.labels::jsonb,
     last_slot_at = greatest(jobs.last_slot_at, %(now)s), next_slot_at = n.next_slot_at,
-    next_run_at = n.next_slot_at + n.delay, zone = n.zone, ttl_seconds = n.ttl,
-    expires_at = CASE WHEN n.next_slot_at IS NULL
-                      THEN jobs.expires_at + make_interval(secs => n.ttl - jobs.ttl_seconds) END,
+    next_run_at = n.next_slot_at + n.delay, zone = n.zone, ttl_seconds = n.ttl, expires_at = NULL,
     suspended = n.suspended, paused_at = NULL, parked = n.parked, deleted_at = NULL
 FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[],
             %(labels)s::text[], %(next_slots)s::timestamptz[], %(delays)s::interval[], %(zones)s::text[],
