@@ -16,11 +16,13 @@ from tests.support import crowd, jobs, plans, postgres
 from clockhand.domain import firing, ids, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import changes, database, expiry, listing, pauses, queries, runs, shards
+from clockhand.store import backfills, changes, database, expiry, listing, pauses, queries, runs, shards
 from clockhand.store import firing as fire_rows
 
 BATCH = 200
-BIG = frozenset({"jobs", "job_specs", "job_status", "live_runs", "run_history", "attempts", "skips", "run_changes"})
+BIG = frozenset(
+    {"jobs", "job_specs", "job_status", "live_runs", "run_history", "attempts", "skips", "run_changes", "backfills"}
+)
 PROBES = 2 * ids.SHARDS
 """A statement that goes through the shards may read a row or two of each beside its batch."""
 POD = uuid.UUID(int=1)
@@ -210,6 +212,20 @@ async def _promote(scene: Scene) -> None:
     await runs.lock_specs_of_jobs(scene.connection, await scene.some("job_id", "jobs"))
 
 
+async def _backfills(scene: Scene) -> None:
+    [(job, at)] = await scene.some("job_id, scheduled_at", "run_history", count=1)
+    instants = [at + timedelta(minutes=number) for number in range(-BATCH // 2, BATCH // 2)]
+    assert at in await backfills.taken(scene.connection, job_id=job, instants=instants)
+    ended = dict(await scene.some("run_id, scheduled_at", "run_history"))
+    assert len(await backfills.ended(scene.connection, ended)) == BATCH
+    [open_one] = await backfills.due(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=1)
+    found = await backfills.lock(scene.connection, open_one)
+    assert found is not None
+    await backfills.save(scene.connection, found.row, look_at=scene.soon)
+    await backfills.reopen(scene.connection, run_id=uuid.UUID(int=5), now=scene.now)
+    await backfills.named(scene.connection, owner="k8s/team-7", name="backfill-107")
+
+
 async def _shards(scene: Scene) -> None:
     await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
     await shards.release(scene.connection, replica="one", shards=[1, 2, 3])
@@ -292,6 +308,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "promote": (_promote, BATCH),
     "pauses": (_pauses, BATCH),
     "expiry": (_expiry, BATCH),
+    "backfills": (_backfills, BATCH),
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),
     "list all": (_page(), BATCH),

@@ -71,6 +71,12 @@ _STEPS: tuple[LiteralString, ...] = (
        SELECT CASE WHEN n <= 50000 THEN n END, now() - (50100 - n) * interval '50 ms', ARRAY[md5(n::text)::uuid],
               ARRAY['Queued'::run_state]
        FROM generate_series(1, 50100) AS n""",
+    """INSERT INTO backfills (backfill_id, job_id, owner, job_name, name, shard, from_at, to_at, newest_first, concurrency,
+                              look_at, spec_id, slots, created_at, ended_at)
+       SELECT md5('backfill' || n)::uuid, md5('job' || n)::uuid, 'k8s/team-' || n % 100, 'job-' || n, 'backfill-' || n,
+              n % 256, now() - interval '9 days', now() - interval '8 days', false, 1, now() - n * interval '1 s', n, 24,
+              now() - interval '1 day', CASE WHEN n % 100 > 0 THEN now() END
+       FROM generate_series(1, 50000) AS n""",
     "UPDATE installation SET last_change = 50000",
     "INSERT INTO replicas VALUES ('one', now(), now()), ('two', now(), now())",
     "UPDATE shard_leases SET holder = 'one', generation = 7, expires_at = now() + interval '1 day'",
