@@ -14,7 +14,7 @@ from tests.support import jobs, sighted, statements
 from clockhand import errors
 from clockhand.domain import ids
 from clockhand.domain.states import RunState as S
-from clockhand.engine import expiry, mirror, requests, shards, templates
+from clockhand.engine import expiry, mirror, replica, requests, shards, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
@@ -297,3 +297,30 @@ async def test_a_one_shot_from_its_object_to_its_end(db: database.Database, now:
     async with db.transaction() as connection:
         assert await jobs.state_of(connection, made) == (S.DEAD,), "the history stays"
         assert await jobs.one(connection, "SELECT ttl_seconds IS NULL AND expires_at IS NULL FROM jobs")
+
+
+async def test_a_replica_looks_only_where_there_is_something(
+    db: database.Database, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle replica may cost one statement a second, and other loops need it."""
+    monkeypatch.setattr(expiry, "EVERY", 0.0)
+    async with clients.connect(NOBODY) as client:
+        one = replica.Replica(db, client, name="one", lease=jobs.LONG)
+        tidy = one.steps()["tidy"]
+        await one.held.run_once()
+        names = statements.named(monkeypatch)
+        await tidy()
+        assert names == []
+
+        job = await make(db, now - HOUR)
+        await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now)
+        async with db.transaction() as connection:
+            await jobs.make_job(connection, name="paused")
+            await connection.execute("UPDATE jobs SET paused_at = now() WHERE name = 'paused-00000'")
+        await one.held.run_once()
+        names.clear()
+        for _ in range(3):
+            await tidy()
+        assert names.count("pauses.resumable") == 1, "a dead process is rare"
+        assert names.count("expiry.settle") == 1
+        assert await expires_at(db, job) == now + TTL
