@@ -600,6 +600,16 @@ async def test_weeks_that_an_open_backfill_covers_are_kept(
         assert await jobs.query(connection, "TABLE backfills") == []
 
 
+async def test_a_clock_that_went_back_holds_nothing_up(db: database.Database, job: jobs.Job, hour: datetime) -> None:
+    await ask(db, job, hour, hour)
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE backfills SET look_at = look_at + interval '1 hour'")
+        wake = await runs.wake(connection, shards=EVERYWHERE)
+    assert wake.next_backfill is not None
+    assert backfill.is_due(wake.next_backfill, wake.now)
+    assert await backfill.Backfill(db).run_once(EVERYWHERE) == 1
+
+
 async def test_an_idle_replica_asks_nothing_more(db: database.Database, job: jobs.Job, hour: datetime) -> None:
     async with db.transaction() as connection:
         assert (await runs.wake(connection, shards=EVERYWHERE)).next_backfill is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -16,10 +17,23 @@ from tests.support import crowd, jobs, plans, postgres
 from clockhand.domain import firing, ids, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import backfills, changes, database, expiry, listing, pauses, queries, runs, shards
+from clockhand.store import (
+    backfills,
+    changes,
+    database,
+    expiry,
+    listing,
+    mirroring,
+    pauses,
+    queries,
+    runs,
+    shards,
+    status,
+)
 from clockhand.store import firing as fire_rows
 
 BATCH = 200
+AHEAD = timedelta(minutes=1)
 BIG = frozenset(
     {"jobs", "job_specs", "job_status", "live_runs", "run_history", "attempts", "skips", "run_changes", "backfills"}
 )
@@ -144,6 +158,38 @@ async def _insert_skips(scene: Scene) -> None:
     await fire_rows.insert_skips(scene.connection, new, now=scene.now)
 
 
+async def _mirror(scene: Scene) -> None:
+    """An edit of a batch of jobs: read, locked, settled, stored."""
+    found = await scene.some("job_id, owner, name, shard, created_at, spec_id", "jobs")
+    job_ids = [row.job_id for row in found]
+    await mirroring.known(scene.connection, job_ids)
+    await mirroring.lock(scene.connection, job_ids)
+    edited = [
+        mirroring.Row(
+            job_id=row.job_id, owner=row.owner, name=row.name, shard=row.shard, created_at=row.created_at,
+            counts_from=row.created_at, generation=2, resource_version=2, labels=None, next_slot_at=scene.soon,
+            delay=timedelta(seconds=7), zone="Europe/Berlin", ttl_seconds=None, suspended=False, parked=None,
+        )
+        for row in found
+    ]  # fmt: skip
+    await mirroring.edit_jobs(scene.connection, edited, {row.job_id: row.spec_id for row in found}, now=scene.now)
+    new = [dataclasses.replace(row, job_id=uuid.uuid4()) for row in edited]
+    await mirroring.add_jobs(scene.connection, new, {row.job_id: 1 for row in new})
+    await mirroring.delete_jobs(scene.connection, dict.fromkeys(job_ids, 3), now=scene.now)
+
+
+async def _status(scene: Scene) -> None:
+    """A batch of news among many objects that have none."""
+    text = "UPDATE job_status SET dirty_at = %s WHERE job_id = ANY(%s)"
+    await scene.raw.execute(text, (scene.now - timedelta(minutes=1), await scene.some("job_id", "job_status")))
+    found = await status.dirty(
+        scene.connection, range(ids.SHARDS), written_before=scene.now, settled=scene.now, batch=BATCH, usual=BATCH
+    )
+    assert len(found) == BATCH
+    done = [status.Written(one.job_id, one.version, b"digest", patched=True) for one in found]
+    await status.written(scene.connection, done, now=scene.now)
+
+
 async def _claim(scene: Scene) -> None:
     await runs.claim(scene.connection, holder=scene.holder, limit=BATCH, now=scene.now)
 
@@ -218,7 +264,7 @@ async def _backfills(scene: Scene) -> None:
     assert at in await backfills.taken(scene.connection, job_id=job, instants=instants)
     ended = dict(await scene.some("run_id, scheduled_at", "run_history"))
     assert len(await backfills.ended(scene.connection, ended)) == BATCH
-    [open_one] = await backfills.due(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=1)
+    [open_one] = await backfills.due(scene.connection, shards=range(ids.SHARDS), now=scene.now, ahead=AHEAD, limit=1)
     found = await backfills.lock(scene.connection, open_one)
     assert found is not None
     await backfills.save(scene.connection, found.row, look_at=scene.soon)
@@ -293,6 +339,8 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "insert_skips": (_insert_skips, BATCH),
     "advance": (_advance, BATCH),
     "live_of_jobs": (_live_of_jobs, BATCH),
+    "mirror": (_mirror, BATCH),
+    "status": (_status, BATCH),
     "claim": (_claim, BATCH),
     "launched": (_launched, BATCH),
     "running": (_running, BATCH),

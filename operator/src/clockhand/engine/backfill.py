@@ -30,8 +30,15 @@ _AT_ONCE = 100
 AGAIN = timedelta(seconds=10)
 """An end of one of its runs is noticed where it is stored; this is for ends that nobody noticed."""
 PARKED = timedelta(seconds=30)
+_NEVER_AHEAD = timedelta(minutes=1)
+"""Nothing is put off for so long: what is to be looked at later than this was put off before the clock went back."""
 _ALWAYS_THERE = timedelta(weeks=1)
 """Slots no older than this have a partition at any retention."""
+
+
+def is_due(look_at: datetime, now: datetime) -> bool:
+    """Whether a backfill that is to be looked at at `look_at` is so now."""
+    return look_at <= now or look_at > now + _NEVER_AHEAD
 
 
 class Backfill:
@@ -44,7 +51,7 @@ class Backfill:
         """Looks once at each backfill whose time has come; returns in how many something is to be done at once."""
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            due = await backfills.due(connection, shards=shards, now=now, limit=_AT_ONCE)
+            due = await backfills.due(connection, shards=shards, now=now, ahead=_NEVER_AHEAD, limit=_AT_ONCE)
         return sum([await self.look(backfill_id) for backfill_id in due])
 
     async def look(self, backfill_id: uuid.UUID) -> bool:

@@ -132,7 +132,7 @@ class Pulse:
         return 0
 
     async def _backfill(self, wake: runs.Wake) -> int:
-        if wake.next_backfill is None or wake.next_backfill > wake.now:
+        if wake.next_backfill is None or not backfill.is_due(wake.next_backfill, wake.now):
             return 0
         return await self._steps.backfill.run_once(self._held.holder().generations)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from clockhand.domain import backfill, ids, states, times
@@ -81,10 +81,10 @@ async def add(
 
 
 async def due(
-    connection: database.Connection, *, shards: Collection[int], now: datetime, limit: int
+    connection: database.Connection, *, shards: Collection[int], now: datetime, ahead: timedelta, limit: int
 ) -> Sequence[uuid.UUID]:
-    """Open backfills of `shards` that are to be looked at."""
-    parameters = {"shards": sorted(shards), "now": now, "limit": limit}
+    """Open backfills of `shards` that are to be looked at; later than `ahead` from now means at once."""
+    parameters = {"shards": sorted(shards), "now": now, "ahead": ahead, "limit": limit}
     return [row.backfill_id for row in await database.fetch(connection, "backfills.due", parameters)]
 
 

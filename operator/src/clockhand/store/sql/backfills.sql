@@ -10,9 +10,10 @@ ON CONFLICT (owner, name) DO NOTHING
 RETURNING backfill_id;
 
 -- name: due
--- Open backfills of the held shards that are to be looked at.
+-- Open backfills of the held shards that are to be looked at. Nobody puts one off for as long as `ahead`, but a clock that
+-- went back.
 SELECT backfill_id FROM backfills
-WHERE ended_at IS NULL AND look_at <= %(now)s AND shard = ANY(%(shards)s::smallint[])
+WHERE ended_at IS NULL AND (look_at <= %(now)s OR look_at > %(now)s + %(ahead)s::interval) AND shard = ANY(%(shards)s::smallint[])
 ORDER BY look_at
 LIMIT %(limit)s;
 
