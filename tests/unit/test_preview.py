@@ -280,8 +280,14 @@ def test_start_up_brings_in_neither_server_nor_database() -> None:
     assert done.stdout.startswith("LOCAL (UTC)")
 
 
-def test_a_terminal_gets_a_drawn_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_drawn_table_with_nothing_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    drawn = command._drawn(["UTC", "MARK"], [["2026-03-08T07:00:00Z", "gap"]])
+    monkeypatch.setenv("COLUMNS", "40")
+    row = [
+        "Sun 2026-03-08 03:00 -04:00",
+        "2026-03-08T07:00:00Z",
+        "gap: 02:15 and 02:45 do not exist, runs once after it",
+    ]
+    drawn = command._drawn(["LOCAL (America/New_York)", "UTC", "MARK"], [row])
     assert "───" in drawn
-    assert "gap" in drawn
+    assert all(cell in drawn for cell in row)

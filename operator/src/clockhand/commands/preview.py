@@ -164,9 +164,9 @@ def _cells(row: previews.Row, *, compared: bool) -> list[str]:
 
 def _drawn(head: list[str], cells: list[list[str]]) -> str:
     """Plain columns for a pipe, a drawn table for a terminal."""
-    if sys.stdout.isatty():
-        return _rich(head, cells)
     widths = [max(len(row[index]) for row in [head, *cells]) for index in range(len(head))]
+    if sys.stdout.isatty():
+        return _rich(head, cells, widths)
     return "".join(_line(row, widths) for row in [head, *cells])
 
 
@@ -174,14 +174,16 @@ def _line(row: list[str], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
 
 
-def _rich(head: list[str], cells: list[list[str]]) -> str:
-    from rich import box, console, table
+def _rich(head: list[str], cells: list[list[str]], widths: list[int]) -> str:
+    from rich import box, console, table, text
 
-    drawn = table.Table(*head, box=box.SIMPLE_HEAD)
+    drawn = table.Table(box=box.SIMPLE_HEAD)
+    for name in head:
+        drawn.add_column(name, no_wrap=True)
     for row in cells:
-        style = "" if not row[-1] else "yellow"
-        drawn.add_row(*row, style=style)
-    terminal = console.Console()
+        drawn.add_row(*(text.Text(cell) for cell in row), style="yellow" if row[-1] else "")
+    # a narrow terminal wraps the lines: an instant that is cut short helps nobody
+    terminal = console.Console(width=sum(widths) + 4 * len(widths))
     with terminal.capture() as captured:
         terminal.print(drawn)
     return captured.get()
