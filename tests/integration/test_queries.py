@@ -26,6 +26,7 @@ from clockhand.store import (
     mirroring,
     pauses,
     queries,
+    rezoning,
     runs,
     shards,
     status,
@@ -56,6 +57,8 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("listing", "before"): "uuid",
     ("runs", "after"): "uuid",
     ("mirroring", "after"): "uuid",
+    ("installation", "after"): "uuid",
+    ("rezoning", "after"): "uuid",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
 }
@@ -332,6 +335,16 @@ async def _expiry(scene: Scene) -> None:
     await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
 
 
+async def _rezone(scene: Scene) -> None:
+    page = await rezoning.page(scene.connection, after=rezoning.BEGINNING, limit=BATCH)
+    found = [one.job_id for one in page] or await scene.some("job_id", "jobs", "next_slot_at > now()")
+    await rezoning.lock(scene.connection, found, now=scene.now)
+    later = scene.now + timedelta(days=2)
+    await rezoning.move(
+        scene.connection, [rezoning.Move(job, later, timedelta(), None) for job in found], now=scene.now
+    )
+
+
 HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "lock_due": (_lock_due, BATCH),
     "lock_jobs": (_lock_jobs, BATCH),
@@ -359,6 +372,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "backfills": (_backfills, BATCH),
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),
+    "rezone": (_rezone, BATCH),
     "list all": (_page(), BATCH),
     "list an owner": (_page(owner="k8s/team-7"), BATCH),
     "list a job": (_page(owner="k8s/team-7", job="job-107"), listing.SCAN_ROWS),

@@ -26,6 +26,7 @@ from clockhand.engine import (
     observe,
     pauses,
     pulse,
+    rezone,
     shards,
     sweep,
 )
@@ -72,6 +73,7 @@ class Replica:
             fire.Fire(db), admit.Admit(db), backfill.Backfill(db), deadlines.Deadlines(db), self._launcher
         )
         self._pulse = pulse.Pulse(db, held=self.held, steps=steps, observer=self.observer)
+        self._rezone = rezone.Rezone(db, version=self.held.zone_version, lease=lease)
         self._sweep = sweep.Sweep(
             db,
             api,
@@ -112,6 +114,7 @@ class Replica:
             "changes": self._changes_step,
             "sweep": self._sweep_step,
             "tidy": self._tidy_step,
+            "zones": self._zones_step,
         }
 
     async def run(self, stop: asyncio.Event, *, also: Mapping[str, loops.Step] | None = None) -> None:
@@ -199,6 +202,11 @@ class Replica:
         if held and self.held.expiring and now > self._tidy_from:
             await self._expiry.run_once(held)
         return expiry.EVERY
+
+    async def _zones_step(self) -> float:
+        if self.held.newer_zones:
+            await self._rezone.run_once()
+        return self._lease / 3
 
     def _all_synced(self) -> bool:
         return all(self._synced.get(number) for number in range(len(self._watches)))

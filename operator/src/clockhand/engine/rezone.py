@@ -1,0 +1,108 @@
+"""New zone data: next slots that were computed under the old ones are computed anew.
+
+A slot that is due stays as it was stored, so that nothing which has happened changes; what comes behind it follows the new
+data. It is done once no live replica has older data, by one replica at a time and in batches, each a transaction: a
+process that dies leaves some jobs done and the rest as they were, and the next one begins from the start, which changes
+nothing of what is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+import structlog
+
+from clockhand import errors, metrics
+from clockhand.domain import spec, states, times
+from clockhand.engine import specs
+from clockhand.store import database, firing, rezoning
+
+log = structlog.get_logger(__name__)
+
+BATCH = 200
+_AT_ONCE = 32
+
+
+class Rezone:
+    """Brings next slots up to the zone data of this replica, which are of `version`."""
+
+    def __init__(self, db: database.Database, *, version: str, lease: float, batch: int = BATCH) -> None:
+        self._db = db
+        self._version = version
+        self._lease = lease
+        self._batch = batch
+
+    async def run_once(self) -> int:
+        """Goes through every job that follows zone data, if it is time for that; returns how many slots moved."""
+        moved = 0
+        place: rezoning.Place | None = rezoning.BEGINNING
+        while place is not None:
+            async with self._db.transaction() as connection:
+                if not await self._may(connection):
+                    return moved
+                place, count = await self._batch_from(connection, place)
+                moved += count
+                if place is None:
+                    await rezoning.store(connection, version=self._version)
+        log.info("zone_data_changed", version=self._version, moved=moved)
+        return moved
+
+    async def _may(self, connection: database.Connection) -> bool:
+        if not await rezoning.turn(connection):
+            return False
+        standing = await rezoning.standing(connection, version=self._version, lease=self._lease)
+        return (standing.version or "") < self._version and not standing.older and not standing.doubted
+
+    async def _batch_from(
+        self, connection: database.Connection, place: rezoning.Place
+    ) -> tuple[rezoning.Place | None, int]:
+        """Where the next batch begins, None after the last one, and how many slots moved."""
+        now = await database.now(connection)
+        page = await rezoning.page(connection, after=place, limit=self._batch)
+        waiting = await rezoning.lock(connection, [one.job_id for one in page], now=now)
+        moves, skips = await _decided(connection, waiting, now=now)
+        await firing.insert_skips(connection, skips, now=now)
+        await rezoning.move(connection, moves, now=now)
+        for skip in skips:
+            metrics.SLOTS_SKIPPED.labels(reason=skip.reason.value).inc(skip.count)
+        return (page[-1] if len(page) == self._batch else None), len(moves)
+
+
+async def _decided(
+    connection: database.Connection, waiting: Sequence[rezoning.Waiting], *, now: datetime
+) -> tuple[Sequence[rezoning.Move], Sequence[firing.NewSkip]]:
+    """In small steps: the loop has slots to fire in between."""
+    moves: list[rezoning.Move] = []
+    skips: list[firing.NewSkip] = []
+    for number, job in enumerate(waiting, start=1):
+        try:
+            plan = specs.of(job.spec)
+            passed = _passed(job, plan, now=now)
+            move = _move(job, plan, passed, now=now)
+        except Exception as error:  # whatever a spec raises, it stops its own job alone
+            sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
+            log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
+            await firing.park(connection, job_id=job.job_id, sentence=sentence, now=now)
+            continue
+        if passed is not None:
+            edited = states.SkipReason.EDITED
+            skips.append(firing.NewSkip(job.job_id, passed.first, passed.last, passed.count, edited))
+        if passed is not None or move.next_slot_at != job.next_slot_at:
+            moves.append(move)
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return moves, skips
+
+
+def _passed(job: rezoning.Waiting, plan: spec.JobSpec, *, now: datetime) -> times.Span | None:
+    """Slots that were still to come under the old data, and lie in the past under the new: no retroactive run."""
+    if job.last_slot_at >= now:
+        return None
+    return times.span(plan.due(job.origin), after=job.last_slot_at, until=now)
+
+
+def _move(job: rezoning.Waiting, plan: spec.JobSpec, passed: times.Span | None, *, now: datetime) -> rezoning.Move:
+    following = plan.due(job.origin).next_after(max(now, job.last_slot_at))
+    return rezoning.Move(job.job_id, following, plan.delay(job.job_id), passed.last if passed else None)
