@@ -208,6 +208,64 @@ async def test_a_slot_of_several_schedules_is_one_run(world: told_time.World) ->
     assert (await world.row(seen)).zone is None
 
 
+async def test_an_edit_settles_what_is_due_under_the_old_spec(world: told_time.World) -> None:
+    seen = sighted.job(created_at=world.clock.at, schedule=sighted.EVERY_MINUTE, payload="old")
+    await world.see(seen)
+    before = await world.row(seen)
+    now = world.clock.pass_by(minutes=5, seconds=10)
+    await world.see(sighted.edited(seen, schedule="*/2 * * * *", payload="new"))
+    found = await world.row(seen)
+    last = now - timedelta(seconds=10)
+    [run] = await world.query("SELECT spec_id, scheduled_at FROM live_runs WHERE job_id = %s", seen.uid)
+    assert (run.spec_id, run.scheduled_at) == (before.spec_id, last)
+    assert await world.skips(seen) == [("CatchUp", 4, last - 4 * MINUTE, last - MINUTE)]
+    assert (found.last_slot_at, found.next_slot_at) == (now, last + MINUTE)
+    assert await world.fire() == 0, "an edit is never retroactive"
+    payload = "SELECT s.payload FROM jobs JOIN job_specs s USING (spec_id) WHERE s.job_id = %s"
+    assert await world.query(payload, seen.uid) == [("new",)]
+
+
+async def test_resume_records_one_summary_and_no_burst(world: told_time.World) -> None:
+    seen = sighted.job(created_at=world.clock.at, schedule=sighted.EVERY_MINUTE)
+    suspended = sighted.edited(seen, schedule=sighted.EVERY_MINUTE, suspend=True)
+    await world.see(seen)
+    began = world.clock.pass_by(seconds=10)
+    await world.see(suspended)
+    found = await world.row(seen)
+    assert (found.suspended, found.next_run_at) == (True, None)
+    assert (await world.shown(seen))[1] == "Suspended"
+    now = world.clock.pass_by(hours=2)
+    await world.see(sighted.edited(suspended, schedule=sighted.EVERY_MINUTE))
+    first = began + timedelta(seconds=50)
+    assert await world.skips(seen) == [("Suspended", 120, first, first + 119 * MINUTE)]
+    found = await world.row(seen)
+    assert (found.suspended, found.last_slot_at, found.next_run_at) == (False, now, first + 120 * MINUTE)
+    assert await world.fire() == 0
+    assert await world.runs(seen) == []
+
+
+async def test_an_edit_while_suspended_keeps_both_spans_apart(world: told_time.World) -> None:
+    seen = sighted.job(created_at=world.clock.at, schedule=sighted.EVERY_MINUTE, suspend=True)
+    await world.see(seen)
+    world.clock.pass_by(hours=1)
+    other = sighted.edited(seen, schedule="*/30 * * * *", suspend=True)
+    await world.see(other)
+    world.clock.pass_by(hours=1)
+    await world.see(sighted.edited(other, schedule="*/30 * * * *"))
+    assert [(why, count) for why, count, _, _ in await world.skips(seen)] == [("Suspended", 60), ("Suspended", 2)]
+
+
+async def test_suspended_slots_of_any_age_are_accounted_for(world: told_time.World) -> None:
+    seen = sighted.job(created_at=sighted.LONG_AGO, schedule="0 0 1 1 *", suspend=True)
+    await world.see(seen)
+    await world.query("UPDATE jobs SET last_slot_at = '2020-01-02' WHERE job_id = %s RETURNING 1", seen.uid)
+    world.clock.at = max(world.clock.at, datetime(2026, 1, 2, tzinfo=UTC))
+    await world.see(sighted.edited(seen, schedule="0 0 1 1 *"))
+    assert (await world.row(seen)).parked is None
+    years = world.clock.at.year - 2020
+    assert [(why, count) for why, count, _, _ in await world.skips(seen)] == [("Suspended", years)]
+
+
 async def test_a_creation_in_the_future_holds_nothing_up(world: told_time.World) -> None:
     ahead = world.clock.at + HOUR
     minutely = sighted.job("a", created_at=ahead, schedule=sighted.EVERY_MINUTE)
