@@ -1,4 +1,5 @@
-"""An engine without pods, as a process of its own that a test may kill: leases, fires, claims, and ends what is claimed.
+"""An engine without pods, as a process of its own that a test may kill: leases, fires, goes on with backfills, claims, and
+ends what is claimed.
 
 What it finds claimed in a shard that it gains it ends too, as an operator adopts the pods of the one before.
 """
@@ -7,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections.abc import Collection
 
 from clockhand.domain import ids
-from clockhand.domain.states import RunState
-from clockhand.engine import fire, shards
+from clockhand.domain.states import RunKind, RunState
+from clockhand.engine import backfill, fire, shards
 from clockhand.store import database, runs
 
 LEASE = 2.0
@@ -23,7 +25,7 @@ async def main(url: str, name: str) -> None:
     db = database.Database(url, size=4, name=name)
     await db.open()
     held = shards.Shards(db, replica=name, lease=LEASE)
-    await asyncio.gather(_leases(db, held), _fire(db, held), _claim(db, held))
+    await asyncio.gather(_leases(db, held), _fire(db, held), _backfill(db, held), _claim(db, held))
 
 
 async def _leases(db: database.Database, held: shards.Shards) -> None:
@@ -40,6 +42,12 @@ async def _fire(db: database.Database, held: shards.Shards) -> None:
         await firer.run_once(held.holder().generations)
         await firer.run_once(range(ids.SHARDS), anybodys=True)
         await asyncio.sleep(0.01)
+
+
+async def _backfill(db: database.Database, held: shards.Shards) -> None:
+    while True:
+        await backfill.Backfill(db).run_once(held.holder().generations)
+        await asyncio.sleep(0.05)
 
 
 async def _claim(db: database.Database, held: shards.Shards) -> None:
@@ -68,7 +76,9 @@ async def _end(db: database.Database, held: shards.Shards, claims: Collection[ru
         keys = [runs.Key(one.run_id, one.token, one.shard) for one in claims]
         ours = await runs.lock_open(connection, holder=held.holder(), items=keys)
         outcomes = [runs.Outcome(row.run_id, row.token, RunState.SUCCEEDED, None, None, 0, 0, None) for row in ours]
-        await runs.finish(connection, outcomes, now=now)
+        ended = await runs.finish(connection, outcomes, now=now)
+    for backfill_id in {uuid.UUID(row.key) for row in ended if row.kind == RunKind.BACKFILL}:
+        await backfill.Backfill(db).look(backfill_id)
 
 
 if __name__ == "__main__":
