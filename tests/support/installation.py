@@ -24,6 +24,7 @@ from tests.support.kubectl import Kubectl, wait_for
 
 ROOT = Path(__file__).parents[2]
 OWN = "clockhand-system"
+OPERATOR = "clockhand-operator"
 API_SERVICE = "v1alpha1.runs.clockhand.dev"
 RIGHTS = (
     "namespace.yaml",
@@ -44,6 +45,10 @@ class Installation(Protocol):
 
     @property
     def has_kubelet(self) -> bool: ...
+
+    def stop_operators(self) -> None: ...
+
+    def start_operators(self) -> None: ...
 
     def stop_postgres(self) -> None: ...
 
@@ -83,6 +88,15 @@ class Manifests:
         self._wait_until_it_stands()
         self._url = self._own.get("secret", "clockhand-database")["data"]["url"]
 
+    def stop_operators(self) -> None:
+        self._own.run("scale", f"deployment/{OPERATOR}", "--replicas=0")
+        mine = ("pods", "--selector=app.kubernetes.io/component=operator")
+        wait_for("the operators to be gone", lambda: not self._own.items(*mine))
+
+    def start_operators(self) -> None:
+        self._own.run("scale", f"deployment/{OPERATOR}", "--replicas=2")
+        self._rolled_out(OPERATOR)
+
     def stop_postgres(self) -> None:
         self._own.run("scale", "statefulset/clockhand-postgres", "--replicas=0")
         wait_for("Postgres to be gone", lambda: self._own.find("pod", "clockhand-postgres-0") is None)
@@ -115,7 +129,7 @@ class Manifests:
                 "wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=240s", seconds=250
             )
             assert done.code == 0, f"{done}\n{self._own.call('logs', 'job/clockhand-migrate', '--tail=30')}"
-        for name in ("clockhand-operator", "clockhand-runs"):
+        for name in (OPERATOR, "clockhand-runs"):
             self._rolled_out(name)
         wait_until_served(self.kubectl)
 
@@ -142,6 +156,7 @@ class Processes:
         self._guard = guard.Guard(self._directory)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._health: dict[str, int] = {}
+        self._stopped: list[str] = []
         self._runs_port = light.free_ports(1)[0]
         database.execute("CREATE ROLE clockhand LOGIN PASSWORD 'right'")
         database.execute("CREATE DATABASE clockhand OWNER clockhand")
@@ -193,6 +208,16 @@ class Processes:
             process.kill()
             process.wait()
         self._guard.gone(process.pid)
+
+    def stop_operators(self) -> None:
+        self._stopped = [name for name in self._running if name != "runs"]
+        for name in self._stopped:
+            self.stop_part(name)
+
+    def start_operators(self) -> None:
+        for name in self._stopped:
+            self.start_part(name)
+        self.wait_until_ready()
 
     def stop_postgres(self) -> None:
         self._database.kill()
