@@ -21,9 +21,10 @@ _HASHED_OR_RANDOM = re.compile(r"[hr](?![a-z0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One field: its name for people, its bounds, and the names it allows for numbers."""
+    """One field: its bounds, and the names it allows for numbers."""
 
     name: str
+    """What people call it, and what its H is hashed from: a change of it would move jobs."""
     low: int
     high: int
     top: int

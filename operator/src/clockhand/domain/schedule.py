@@ -32,6 +32,7 @@ T = TypeVar("T")
 FIELD = cron.FIELD
 UNION_FIELD = "spec.schedules"
 HORIZON_YEARS = 40
+NO_INSTANT = f"has no instant in {HORIZON_YEARS} years: write a date that comes"
 MAX_WALKS = 128
 _HORIZON = HORIZON_YEARS * 366 * cron.DAY
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -88,7 +89,7 @@ class Schedule:
             for start, end, part in self._spans(stretch, low=low, high=stretch.end):
                 if (wall := walks[part].first_from(start)) < end:
                     return wall - stretch.offset
-        raise errors.InvalidInput(self.at, f"has no instant in {HORIZON_YEARS} years: write a date that comes")
+        raise errors.InvalidInput(self.at, NO_INSTANT)
 
     def count(self, low: int, high: int, steps: budget.Budget) -> int:
         """How many slots lie in [low, high), in seconds since 1970."""
