@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -250,10 +251,59 @@ def test_spec_stored_by_an_older_release_gets_the_defaults() -> None:
     assert spec.decode(b'{"schedule":"@daily"}') == spec.JobSpec(schedule="@daily")
 
 
-def test_due_follows_zone() -> None:
-    parsed = spec.parse(job(timeZone="Europe/Berlin"))
-    due = parsed.due(times.ANYBODY)
-    assert due.next_after(datetime(2026, 7, 1, tzinfo=UTC)) == datetime(2026, 7, 2, 0, tzinfo=UTC)
+JOB = times.Origin(uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"), datetime(2026, 7, 1, 8, tzinfo=UTC))
+NIGHT = datetime(2026, 10, 24, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (job(timeZone="Europe/Berlin"), ["2026-10-25T00:00", "2026-10-26T01:00"]),
+        (job(schedule="30 2 * * *", timeZone="Europe/Berlin"), ["2026-10-25T00:30", "2026-10-26T01:30"]),
+        (
+            job(schedule="30 2 * * *", timeZone="Europe/Berlin", dst={"overlap": "Both"}),
+            ["2026-10-25T00:30", "2026-10-25T01:30"],
+        ),
+        (job(schedule="H H * * *"), ["2026-10-24T16:47", "2026-10-25T16:47"]),
+        (when(schedules=["0 2 * * *", "0 */2 * * *"]), ["2026-10-24T14:00", "2026-10-24T16:00"]),
+        (when(schedules=["H 2 * * *", "H(0-9) 3 * * *"]), ["2026-10-25T02:47", "2026-10-25T03:07"]),
+        (when(every="36h"), ["2026-10-24T20:00", "2026-10-26T08:00"]),
+        (when(every="36h", startAt="2027-01-01T00:00:00+01:00"), ["2026-12-31T23:00", "2027-01-02T11:00"]),
+        (job(startAt="2026-12-24T03:00:00Z"), ["2026-12-25T02:00", "2026-12-26T02:00"]),
+        (job(startAt="2026-12-24T02:00:00Z", endAt="2026-12-24T02:00:00Z"), ["2026-12-24T02:00"]),
+        (job(endAt="2026-10-25T12:00:00Z"), ["2026-10-25T02:00"]),
+        (when(at="2026-12-24T18:00:00+01:00"), ["2026-12-24T17:00"]),
+        (when(at="2026-10-24T11:00:00Z"), []),
+        (job(endAt="2026-10-24T11:00:00Z"), []),
+    ],
+)
+def test_each_kind_of_when_is_due(document: Json, expected: list[str]) -> None:
+    due = spec.decode(spec.encode(spec.parse(document))).due(JOB)
+    slots: list[datetime] = []
+    at: datetime | None = NIGHT
+    while at is not None and len(slots) < 2:
+        at = due.next_after(at)
+        slots += [at] if at is not None else []
+    assert slots == [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in expected]
+
+
+def test_one_shot_knows_its_instant() -> None:
+    once = spec.parse(when(at="2026-12-24T18:00:00+01:00", ttlSecondsAfterFinished=0, jitterSeconds=60))
+    assert once.one_shot
+    assert once.run_at == datetime(2026, 12, 24, 17, tzinfo=UTC)
+    assert (spec.parse(job()).one_shot, spec.parse(job()).run_at) == (False, None)
+
+
+def test_default_zone_may_be_written_beside_any_kind() -> None:
+    for kind in ({"every": "90m"}, {"at": "2026-12-24T18:00:00Z"}):
+        written = spec.parse(when(timeZone="UTC", dst={"gap": "RunAfter"}, **kind))
+        assert written == spec.parse(when(**kind))
+
+
+def test_jitter_may_be_longer_than_the_interval() -> None:
+    # the delay of a job is the same each time, so that its runs keep their order and distance
+    parsed = spec.parse(when(every="1m", jitterSeconds=3_600))
+    assert parsed.delay(JOB.job_id) == parsed.delay(JOB.job_id)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
