@@ -169,7 +169,7 @@ async def paused(db: database.Database, minute: datetime, **fields: Any) -> jobs
 async def test_the_run_that_reaches_the_limit_pauses_its_job(
     db: database.Database, minute: datetime, replica: Replica
 ) -> None:
-    job = await make(db, minute)
+    job = await make(db, minute, schedule=jobs.NEVER)
     await change(db, "UPDATE job_status SET conditions = %s", Jsonb([READY]))
     await fire.Fire(db).run_once(EVERYWHERE)
     assert await run_all(db, replica, FAILED) == 1
@@ -207,12 +207,12 @@ async def test_a_paused_job_shows_no_next_run_and_is_not_finished(db: database.D
 async def test_a_job_below_its_limit_or_without_one_goes_on(
     db: database.Database, minute: datetime, replica: Replica, limit: int | None
 ) -> None:
-    job = await make(db, minute, limit, failures=1)
+    job = await make(db, minute, limit, failures=1, schedule=jobs.NEVER)
     await fire.Fire(db).run_once(EVERYWHERE)
     await run_all(db, replica, FAILED)
     found = await row(db, job.job_id)
     assert (found.consecutive_failures, found.paused_at) == (2, None)
-    assert found.next_run_at == minute + MINUTE
+    assert found.next_run_at > minute
 
 
 async def test_a_success_starts_the_count_anew(db: database.Database, minute: datetime, replica: Replica) -> None:
@@ -301,6 +301,7 @@ async def test_runs_that_wait_go_on_and_manual_runs_may_be_made(
         assert await jobs.state_of(connection, waits) == (S.QUEUED,)
     await ask(db, job)
     await run_all(db, replica, SUCCEEDED)
+    assert await pauses.sweep(db, EVERYWHERE) == 0
     assert (await row(db, job.job_id)).paused_at is not None, "it was a slot's run that succeeded"
     await run_all(db, replica, SUCCEEDED)
     assert (await row(db, job.job_id)).paused_at is None
@@ -322,7 +323,7 @@ async def test_a_manual_run_that_succeeds_ends_the_pause(
     [(reason, count, first, last)] = await skips(db)
     assert (reason, first) == ("Paused", minute - 8 * MINUTE)
     assert last == minute + (count - 9) * MINUTE
-    assert count in (9, 10), "a minute may have gone by since the test began"
+    assert count >= 9, "minutes may have gone by since the test began"
     assert [kind for kind, _ in await states(db)] == ["Slot", "Slot", "Manual", "Manual"]
 
 
@@ -351,8 +352,10 @@ async def test_the_sweep_ends_the_pause_that_a_dead_process_left(
     assert await pauses.sweep(db, others) == 0
     await held.run_once()
     assert held.paused
+    await change(db, "UPDATE job_status SET consecutive_failures = 1")
     assert await pauses.sweep(db, EVERYWHERE) == 1
-    assert (await row(db, job.job_id)).paused_at is None
+    found = await row(db, job.job_id)
+    assert (found.paused_at, found.consecutive_failures) == (None, 0), "another death since then is not counted"
     await held.run_once()
     assert not held.paused
     [(reason, *_)] = await skips(db)
@@ -407,7 +410,7 @@ async def test_any_edit_ends_a_pause(
     assert (found.next_run_at is None) == bool(fields.get("suspend"))
     assert "Paused" not in kinds(found)
     [(reason, count, _, _)] = await skips(db)
-    assert (reason, count in (5, 6)) == ("Paused", True)
+    assert (reason, count >= 5) == ("Paused", True)
     assert await states(db) == []
 
 
@@ -451,7 +454,7 @@ async def test_what_comes_between_the_outcome_and_the_pause_runs_no_slot(
     found = await stored(db, later, mirrored, duty)
     assert await states(db) == []
     [(reason, count, first, _)] = await skips(db)
-    assert (reason, first, count in (4, 5)) == ("Paused", minute - 3 * MINUTE, True)
+    assert (reason, first, count >= 4) == ("Paused", minute - 3 * MINUTE, True)
     assert found.paused_at is None
     assert (how == "delete") or found.consecutive_failures == 0
 
@@ -463,4 +466,4 @@ async def test_a_paused_job_that_is_deleted_accounts_for_its_slots(
     found = await stored(db, sighted.deleted(seen), mirrored, duty)
     assert (found.paused_at, found.deleted_at is not None) == (None, True)
     [(reason, count, _, _)] = await skips(db)
-    assert (reason, count in (5, 6)) == ("Paused", True)
+    assert (reason, count >= 5) == ("Paused", True)
