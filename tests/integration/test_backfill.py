@@ -13,11 +13,14 @@ from tests.support import jobs, statements
 
 from clockhand import errors
 from clockhand.domain import backfill as domain
-from clockhand.domain import ids, spec
+from clockhand.domain import ids, spec, verdict
 from clockhand.domain.backfill import Order
 from clockhand.domain.spec import ConcurrencyPolicy as Concurrency
 from clockhand.domain.states import RunState as S
-from clockhand.engine import admit, backfill, fire, prune, requests
+from clockhand.engine import admit, backfill, fire, observe, prune, requests, shards
+from clockhand.kube import client as clients
+from clockhand.kube import connection as connections
+from clockhand.kube import pods
 from clockhand.store import backfills, database, partitions, runs
 
 ACTOR = "somebody"
@@ -317,6 +320,26 @@ async def test_a_slot_that_is_due_is_fired_first(db: database.Database, hour: da
     assert (await row(db, backfill_id)).passed == 1
 
 
+async def test_whoever_stores_the_end_of_a_run_makes_the_next(
+    db: database.Database, job: jobs.Job, hour: datetime
+) -> None:
+    held = shards.Shards(db, replica="one", lease=jobs.LONG)
+    await held.run_once()
+    backfill_id = await ask(db, job, hour - HOUR, hour)
+    await look(db)
+    # an API server that cannot be reached: nothing here may depend on it
+    async with clients.connect(connections.Connection(server="http://127.0.0.1:1")) as client:
+        observer = observe.Observe(db, pods.Pods(client), held=held)
+        for slot in (hour - HOUR, hour):
+            async with db.transaction() as connection:
+                now = await database.now(connection)
+                [claim] = await runs.claim(connection, holder=held.holder(), limit=5, now=now)
+            assert claim.scheduled_at == slot
+            observer.note_claim_end(claim, verdict.AttemptEnd(verdict.Ending.SUCCEEDED))
+            await observer.run_once()
+    assert (await row(db, backfill_id)).ended_at is not None
+
+
 async def test_a_suspended_job_can_be_backfilled(db: database.Database, job: jobs.Job, hour: datetime) -> None:
     async with db.transaction() as connection:
         await connection.execute("UPDATE jobs SET suspended = true, next_slot_at = NULL, next_run_at = NULL")
@@ -329,13 +352,16 @@ async def test_a_death_between_two_looks_loses_nothing(
 ) -> None:
     backfill_id = await ask(db, job, hour - 7 * HOUR, hour, concurrency=2)
 
+    class KilledError(BaseException):
+        """Nothing of the process gets to do anything more."""
+
     async def dies(*arguments: object, **more: object) -> None:
-        raise RuntimeError("killed")
+        raise KilledError
 
     while (await row(db, backfill_id)).ended_at is None:
         with monkeypatch.context() as patched:
             patched.setattr(backfills, "save", dies)  # the runs are inserted, the row has not moved
-            with pytest.raises(RuntimeError, match="killed"):
+            with pytest.raises(KilledError):
                 await look(db)
         await look(db)
         assert len(await slots(db)) <= 2
@@ -495,6 +521,23 @@ async def test_a_spec_that_cannot_be_read_stops_its_own_backfill_alone(
     await look(db)
     assert (await row(db, broken)).reached_at is None
     assert (await row(db, fine)).made == 1
+
+
+async def test_one_that_cannot_be_carried_on_stops_no_other(
+    db: database.Database, job: jobs.Job, now: datetime, hour: datetime
+) -> None:
+    async with db.transaction() as connection:
+        other = await jobs.make_job(connection, jobs.plan(HOURLY), next_slot_at=now + DAY, name="other")
+        # no table refuses what the store ever writes; this one shall
+        await connection.execute(f"ALTER TABLE live_runs ADD CHECK (job_id <> '{job.job_id}')".encode())
+    broken, fine = await ask(db, job, hour, hour, name="broken"), await ask(db, other, hour, hour, name="fine")
+    assert await look(db) == 1
+    assert (await row(db, broken)).reached_at is None
+    assert (await row(db, fine)).made == 1
+    async with db.transaction() as connection:
+        wake = await runs.wake(connection, shards=EVERYWHERE)
+        assert wake.next_backfill is not None
+        assert wake.next_backfill > wake.now
 
 
 @pytest.mark.parametrize("policy", [Concurrency.FORBID, Concurrency.QUEUE, Concurrency.REPLACE])

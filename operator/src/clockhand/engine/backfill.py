@@ -55,12 +55,21 @@ class Backfill:
         return sum([await self.look(backfill_id) for backfill_id in due])
 
     async def look(self, backfill_id: uuid.UUID) -> bool:
-        """Looks at one; returns whether runs were made or slots passed."""
-        async with self._db.transaction() as connection:
-            found = await backfills.lock(connection, backfill_id)
-            if found is None:
-                return False
-            return await advance(connection, found, now=await database.now(connection))
+        """Looks at one; returns whether runs were made or slots passed. One that cannot be carried on waits, alone."""
+        try:
+            async with self._db.transaction() as connection:
+                found = await backfills.lock(connection, backfill_id)
+                if found is None:
+                    return False
+                return await advance(connection, found, now=await database.now(connection))
+        except errors.ClockhandError:
+            raise
+        except Exception:
+            log.exception("backfill_failed", backfill=str(backfill_id))
+            async with self._db.transaction() as connection:
+                look_at = await database.now(connection) + PARKED
+                await backfills.put_off(connection, backfill_id, look_at=look_at)
+            return False
 
 
 async def advance(connection: database.Connection, found: backfills.Found, *, now: datetime) -> bool:

@@ -159,6 +159,11 @@ async def save(connection: database.Connection, row: Backfill, *, look_at: datet
     await database.execute(connection, "backfills.save", parameters)
 
 
+async def put_off(connection: database.Connection, backfill_id: uuid.UUID, *, look_at: datetime) -> None:
+    """Looks at it later; nothing else of it changes."""
+    await database.execute(connection, "backfills.put_off", {"backfill_id": backfill_id, "look_at": look_at})
+
+
 async def reopen(connection: database.Connection, *, run_id: uuid.UUID, now: datetime) -> None:
     """Counts a run that was retried as open again, where it is a backfill's that was not stopped."""
     await database.execute(connection, "backfills.reopen", {"run_id": run_id, "now": now})

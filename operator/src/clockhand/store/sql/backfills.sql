@@ -64,6 +64,9 @@ SET reached_at = %(reached_at)s, open_at = %(open_at)s, spec_id = %(spec_id)s, s
     stop_reason = %(stop_reason)s, ended_at = %(ended_at)s, look_at = %(look_at)s
 WHERE backfill_id = %(backfill_id)s;
 
+-- name: put_off
+UPDATE backfills SET look_at = %(look_at)s WHERE backfill_id = %(backfill_id)s;
+
 -- name: reopen
 -- An ended run of a backfill that is retried counts as open again; one that nobody had counted as ended still does.
 UPDATE backfills b
