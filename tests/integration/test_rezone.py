@@ -121,6 +121,35 @@ async def test_a_slot_that_ran_does_not_run_again_and_no_past_one_does(db: datab
     assert await skips(db) == []
 
 
+async def test_a_slot_that_ran_and_moves_behind_now_does_not_run_again(db: database.Database, now: datetime) -> None:
+    [job] = await make(db, daily(now + 30 * MINUTE), now - 30 * MINUTE + DAY)
+    await stored(db, OLD)
+    await fresh(db).run_once()
+    assert await next_of(db, job.job_id) == now + 30 * MINUTE + DAY
+    assert await skips(db) == [(job.job_id, now + 30 * MINUTE, 1, "Edited")]
+
+
+async def test_a_new_job_that_has_not_run_keeps_the_slot_of_today(db: database.Database, now: datetime) -> None:
+    """Its mark is no slot under any data."""
+    [job] = await make(db, daily(now + 30 * MINUTE), now + 90 * MINUTE)
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE jobs SET last_slot_at = %s", (now - 17 * MINUTE,))
+    await stored(db, OLD)
+    await fresh(db).run_once()
+    assert await next_of(db, job.job_id) == now + 30 * MINUTE
+    assert await skips(db) == []
+
+
+async def test_an_hourly_job_goes_on_each_hour(db: database.Database, now: datetime) -> None:
+    hour = now.replace(minute=0)
+    [job] = await make(db, jobs.plan("0 * * * *", time_zone=ZONE), hour + HOUR)
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE jobs SET last_slot_at = %s", (hour,))
+    await stored(db, OLD)
+    assert await fresh(db).run_once() == 0
+    assert await next_of(db, job.job_id) == hour + HOUR
+
+
 async def test_the_delay_goes_with_the_slot(db: database.Database, now: datetime) -> None:
     plan = daily(now + 5 * HOUR, jitter_seconds=600)
     [job] = await make(db, plan, now + 6 * HOUR)

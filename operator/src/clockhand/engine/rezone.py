@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -23,6 +23,9 @@ log = structlog.get_logger(__name__)
 
 BATCH = 200
 _AT_ONCE = 32
+_TICK = timedelta(milliseconds=1)
+_FARTHEST = timedelta(hours=3)
+"""By which a country moves its clock; farther ones, across the date line, are left to the records."""
 
 
 class Rezone:
@@ -78,9 +81,7 @@ async def _decided(
     skips: list[firing.NewSkip] = []
     for number, job in enumerate(waiting, start=1):
         try:
-            plan = specs.of(job.spec)
-            passed = _passed(job, plan, now=now)
-            move = _move(job, plan, passed, now=now)
+            move, passed = _decide(job, specs.of(job.spec), now=now)
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
             log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
@@ -89,20 +90,36 @@ async def _decided(
         if passed is not None:
             edited = states.SkipReason.EDITED
             skips.append(firing.NewSkip(job.job_id, passed.first, passed.last, passed.count, edited))
-        if passed is not None or move.next_slot_at != job.next_slot_at:
+        if move.next_slot_at != job.next_slot_at or passed is not None:
             moves.append(move)
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return moves, skips
 
 
-def _passed(job: rezoning.Waiting, plan: spec.JobSpec, *, now: datetime) -> times.Span | None:
-    """Slots that were still to come under the old data, and lie in the past under the new: no retroactive run."""
-    if job.last_slot_at >= now:
-        return None
-    return times.span(plan.due(job.origin), after=job.last_slot_at, until=now)
+def _decide(job: rezoning.Waiting, plan: spec.JobSpec, *, now: datetime) -> tuple[rezoning.Move, times.Span | None]:
+    """Where the next slot moves, and the slots that will not run."""
+    due = plan.due(job.origin)
+    mark = max(now, job.last_slot_at)
+    # slots that were still to come under the old data, and lie in the past under the new, do not run: never retroactive
+    passed = times.span(due, after=job.last_slot_at, until=now) if job.last_slot_at < now else None
+    following = due.next_after(mark)
+    if following is not None and _ran(job, due, following):
+        passed = times.span(due, after=job.last_slot_at, until=following)
+        following = due.next_after(following)
+    return rezoning.Move(job.job_id, following, plan.delay(job.job_id), passed.last if passed else None), passed
 
 
-def _move(job: rezoning.Waiting, plan: spec.JobSpec, passed: times.Span | None, *, now: datetime) -> rezoning.Move:
-    following = plan.due(job.origin).next_after(max(now, job.last_slot_at))
-    return rezoning.Move(job.job_id, following, plan.delay(job.job_id), passed.last if passed else None)
+def _ran(job: rezoning.Waiting, due: times.Times, following: datetime) -> bool:
+    """Whether `following` is the slot that ran last: the new data have moved it, and the next one by as much."""
+    by = following - job.last_slot_at
+    return (
+        following < job.next_slot_at
+        and by <= _FARTHEST
+        and not _is_slot(due, job.last_slot_at)
+        and _is_slot(due, job.next_slot_at + by)
+    )
+
+
+def _is_slot(due: times.Times, instant: datetime) -> bool:
+    return due.count_between(instant - _TICK, instant) == 1
