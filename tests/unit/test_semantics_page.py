@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pathlib
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from tests.support import sighted
 
 from clockhand import errors
-from clockhand.domain import admission, firing, schedule, spec, states, times, verdict
+from clockhand.domain import admission, firing, schedule, sightings, spec, states, times, verdict
 from clockhand.domain.spec import CatchUpPolicy, ConcurrencyPolicy
 from clockhand.domain.states import RunState as S
 from clockhand.domain.states import SkipReason
@@ -57,6 +60,72 @@ def test_an_outage_from_half_past_ten_to_ten_past_two(
     assert [(skip.count, skip.reason) for skip in fired.skips] == [(skipped, SkipReason.CATCH_UP)]
     # one row for all of them, and the second of two waits for the first
     assert [slot.state for slot in fired.slots] == [S.QUEUED, S.BLOCKED][: len(ran)]
+
+
+def seen(created: str, **fields: Any) -> sightings.Sighting:
+    """A new object; the uid is that of docs/time.md, whose delay is known."""
+    made = sighted.job(created_at=at(created), schedule=None, **fields)
+    return sighted.replaced(made, uid=uuid.UUID("6e1f9a52-3c1e-4b7c-9d59-0b6a5c0e2d11"))
+
+
+def fired(reading: sightings.Reading, now: datetime, *, early: bool = False) -> firing.Firing:
+    assert reading.job is not None
+    assert reading.first_slot_at is not None
+    origin = times.Origin(reading.sighting.uid, reading.sighting.created_at)
+    return firing.fire(reading.job, origin=origin, next_slot_at=reading.first_slot_at, live=(), now=now, early=early)
+
+
+@pytest.mark.parametrize(("deadline", "ran"), [(None, True), (60, False)])
+def test_at_noon_applied_five_minutes_later(deadline: int | None, ran: bool) -> None:
+    applied = seen("12:05", at=at("12:00").isoformat(), startingDeadlineSeconds=deadline)
+    decided = fired(sightings.read_new(applied, now=at("12:05")), at("12:05"))
+    assert [slot.scheduled_at for slot in decided.slots] == ([at("12:00")] if ran else [])
+    assert [skip.reason for skip in decided.skips] == ([] if ran else [SkipReason.DEADLINE])
+    assert decided.next_slot_at is None
+
+
+def test_an_interval_that_was_fired_a_quarter_of_an_hour_late() -> None:
+    decided = fired(sightings.read_new(seen("08:10", every="90m"), now=at("08:10")), at("09:55"))
+    assert [slot.scheduled_at for slot in decided.slots] == [at("09:40")]
+    assert decided.next_slot_at == at("11:10")
+
+
+def test_an_outage_over_the_end() -> None:
+    job = spec.JobSpec(schedule=HOURLY, end_at=at("14:00").isoformat())
+    decided = firing.fire(job, origin=times.ANYBODY, next_slot_at=at("13:00"), live=(), now=at("18:00"))
+    assert [slot.scheduled_at for slot in decided.slots] == [at("14:00")]
+    assert [(skip.count, skip.reason) for skip in decided.skips] == [(1, SkipReason.CATCH_UP)]
+    assert decided.next_slot_at is None
+
+
+def test_a_delay_of_357_seconds() -> None:
+    jittered = sightings.read_new(seen("11:30", schedules=[HOURLY], jitterSeconds=600), now=at("11:30"))
+    assert jittered.first_slot_at == at("12:00")
+    starts = at("12:00") + jittered.delay
+    assert f"{starts:%H:%M:%S}" == "12:05:57"
+    # on time when it starts, and when an edit has it start early
+    for now, early in ((starts, False), (at("12:03"), True)):
+        assert [slot.scheduled_at for slot in fired(jittered, now, early=early).slots] == [at("12:00")]
+
+
+@pytest.mark.parametrize(("moved_to", "runs"), [("12:00", False), ("12:40", True)])
+def test_a_one_shot_that_is_moved_at_half_past_twelve(moved_to: str, runs: bool) -> None:
+    reading = sightings.read(seen("12:05", at=at(moved_to).isoformat()), after=at("12:30"))
+    assert reading.first_slot_at == (at(moved_to) if runs else None)
+    assert sightings.ready(reading).reason == ("Scheduled" if runs else "Finished")
+
+
+def test_a_one_shot_that_is_suspended_over_its_instant() -> None:
+    once = spec.JobSpec(at=at("13:00").isoformat()).due(times.ANYBODY)
+    assert times.span(once, after=at("12:50"), until=at("13:20")) == times.Span(at("13:00"), at("13:00"), 1)
+    resumed = sightings.read(seen("12:05", at=at("13:00").isoformat()), after=at("13:20"))
+    assert sightings.ready(resumed).reason == "Finished"
+
+
+def test_every_reason_to_skip_is_told() -> None:
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "semantics.md").read_text()
+    told = page[page.index("## Slots that do not run") :]
+    assert all(f"\n| {reason} |" in told for reason in SkipReason)
 
 
 def test_seven_minutes_every_five_under_forbid() -> None:

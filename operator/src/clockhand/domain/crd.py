@@ -29,7 +29,7 @@ _COLUMNS = (
     ("SUSPEND", "boolean", ".spec.suspend", "Whether it is suspended"),
     ("ACTIVE", "integer", ".status.active", "Live runs"),
     ("LAST", "date", ".status.lastScheduledTime", "Age of the newest slot that fell due"),
-    ("NEXT", "string", ".status.nextRunTime", "The next slot"),
+    ("NEXT", "string", ".status.nextRunTime", "When the next run starts"),
     ("AGE", "date", ".metadata.creationTimestamp", "Age of the object"),
 )
 _WIDE_COLUMNS = (
@@ -230,7 +230,7 @@ def _status() -> Schema:
         "description": "What Clockhand last saw; the history is in the runs.",
         "type": "object",
         "properties": {
-            "nextRunTime": {**_TIME, "description": "The next slot."},
+            "nextRunTime": {**_TIME, "description": "When the next run starts: the next slot, later by the jitter of the job."},
             "lastScheduledTime": {**_TIME, "description": "The newest slot that fell due."},
             "lastSuccessfulTime": {**_TIME, "description": "When a run last succeeded."},
             "active": {**_INT64, "description": "Live runs."},
