@@ -198,7 +198,7 @@ class _Walk:
         return self._found
 
     def _next_day(self, days: dates.Days, day: int) -> int:
-        self._steps.spend(budget.ASK * len(days.walkable()))
+        self._steps.spend(budget.ASK * len(_walkers(days)))
         return _day_from(days, day)
 
 
