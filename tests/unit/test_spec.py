@@ -84,7 +84,16 @@ REFUSED: list[tuple[Json, str, str]] = [
     (job(schedule="0 0 12 * * *"), "spec.schedule", "has 6 fields where 5 are needed"),
     (job(schedule="0 22-2 * * *"), "spec.schedule", "write 22-23,0-2"),
     (job(schedule=""), "spec.schedule", "must not be empty"),
-    (job(schedule="0 " * 150), "spec.schedule", "must be at most 256 characters"),
+    (
+        job(schedule="0 " * 150),
+        "spec.schedule",
+        "must be at most 256 characters, not 300: write several in spec.schedules",
+    ),
+    (
+        job(schedule=",".join(["5"] * 20_000) + " * * * *"),
+        "spec.schedule",
+        "must be at most 256 characters, not 40007: write several in spec.schedules",
+    ),
     (job(schedule=5), "spec.schedule", "must be a string, not a number"),
     (job(timeZone="Europe/Pari"), "spec.timeZone", "Europe/Paris"),
     (job(concurencyPolicy="Forbid"), "spec.concurencyPolicy", "did you mean concurrencyPolicy?"),

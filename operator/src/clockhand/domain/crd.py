@@ -230,7 +230,10 @@ def _status() -> Schema:
         "description": "What Clockhand last saw; the history is in the runs.",
         "type": "object",
         "properties": {
-            "nextRunTime": {**_TIME, "description": "When the next run starts: the next slot, later by the jitter of the job."},
+            "nextRunTime": {
+                **_TIME,
+                "description": "When the next run starts: the next slot, later by the jitter of the job.",
+            },
             "lastScheduledTime": {**_TIME, "description": "The newest slot that fell due."},
             "lastSuccessfulTime": {**_TIME, "description": "When a run last succeeded."},
             "active": {**_INT64, "description": "Live runs."},

@@ -178,7 +178,8 @@ def _check_bounds(number: float, *, row: fields.Field, at: str, unit: str = "") 
     if row.low is not None and number < row.low:
         raise errors.InvalidInput(at, f"must be at least {row.low:g}{unit}, not {number}")
     if row.high is not None and number > row.high:
-        raise errors.InvalidInput(at, f"must be at most {row.high:.15g}{unit}, not {number}")
+        advice = f": {row.beyond}" if row.beyond else ""
+        raise errors.InvalidInput(at, f"must be at most {row.high:.15g}{unit}, not {number}{advice}")
 
 
 def _name(value: object) -> str:

@@ -101,6 +101,7 @@ class Field:
     high: float | None = None
     enum: tuple[str, ...] = ()
     required: bool = False
+    beyond: str = ""  # what to write instead of more than `high`
     later: str | None = None  # what to do until a release brings it; its default, if any, is accepted
 
     @property
@@ -129,10 +130,13 @@ def _object(path: str, text: str) -> Field:
 
 
 _WHEN = (
-    _string(
-        "schedule",
-        "Five cron fields, or @hourly, @daily, @weekly, @monthly, @yearly; H is a value of the job's own.",
+    Field(
+        path="schedule",
+        kind=Kind.STRING,
+        text="Five cron fields, or @hourly, @daily, @weekly, @monthly, @yearly; H is a value of the job's own.",
+        low=1,
         high=256,
+        beyond="write several in spec.schedules",
     ),
     Field(
         path="schedules",
