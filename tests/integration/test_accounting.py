@@ -15,7 +15,8 @@ from tests.support import jobs, sighted, statements, told_time
 from clockhand import errors
 from clockhand.domain import sightings, spec, times
 from clockhand.domain.spec import CatchUpPolicy as Policy
-from clockhand.engine import fire
+from clockhand.domain.states import SkipReason
+from clockhand.engine import fire, pauses
 from clockhand.store import database, runs
 
 MINUTE = timedelta(minutes=1)
@@ -63,7 +64,7 @@ class Story:
         self.lives: list[Life] = []
 
     async def tell(self) -> None:
-        """Births, edits, suspensions, outages and ends of runs, until every job is deleted."""
+        """Births, edits, suspensions, pauses, outages and ends of runs, until every job is deleted."""
         for step in range(STEPS):
             self._world.clock.pass_by(seconds=self._chance.choice([1, 20, 61, 300, 3_700, 20_000]))
             if step < STEPS // 2:
@@ -72,6 +73,7 @@ class Story:
             if self._chance.random() < 0.6:
                 await self._world.fire()
             await self._end_some_runs()
+            await self._pause_and_mend()
             if self._chance.random() < 0.05:
                 await self._lose_the_resource()
         await self._delete([life for life in self.lives if not life.deleted])
@@ -125,6 +127,18 @@ class Story:
         async with self._world.db.transaction() as connection:
             await runs.cancel_waiting(connection, job_ids=ended, reason="why", now=self._world.clock.at)
 
+    async def _pause_and_mend(self) -> None:
+        """Some have died too often, others were run by hand and succeeded; both facts are stored with the outcomes."""
+        dead = [life.seen.uid for life in self.lives if self._chance.random() < 0.1]
+        mended = [life.seen.uid for life in self.lives if self._chance.random() < 0.1]
+        async with self._world.db.transaction() as connection:
+            await connection.execute("UPDATE job_status SET consecutive_failures = 2 WHERE job_id = ANY(%s)", (dead,))
+            await connection.execute(
+                "UPDATE job_status SET last_manual_success_at = %s WHERE job_id = ANY(%s)",
+                (self._world.clock.at, mended),
+            )
+        await pauses.sweep(self._world.db, told_time.EVERYWHERE)
+
     def _fields(self) -> dict[str, Any]:
         pick = self._chance.choice
         now = self._world.clock.at
@@ -150,6 +164,7 @@ class Story:
             "concurrencyPolicy": pick(["Allow", "Forbid", "Replace", "Queue"]),
             "queueLimit": pick([1, 1, 100]),
             "startingDeadlineSeconds": pick([None, None, 40]),
+            "pauseAfterFailures": pick([None, None, None, 2]),
         }
 
 
@@ -170,7 +185,7 @@ async def test_every_slot_of_every_rule_ran_or_was_skipped_for_a_reason(world: t
         reasons.update(reason for reason, _, _, _ in skipped)
         reasons["ran"] += len(ran)
     # or it would have shown nothing
-    assert {"CatchUp", "Deadline", "Forbid", "QueueFull", "Suspended"} <= set(reasons)
+    assert {*SkipReason} <= set(reasons)
     assert reasons["ran"] > 100
     assert await world.fire() == 0
 

@@ -184,7 +184,8 @@ async def _mirror(scene: Scene) -> None:
 async def _status(scene: Scene) -> None:
     """A batch of news among many objects that have none."""
     text = "UPDATE job_status SET dirty_at = %s WHERE job_id = ANY(%s)"
-    await scene.raw.execute(text, (scene.now - timedelta(minutes=1), await scene.some("job_id", "job_status")))
+    changed = await scene.some("job_id", "jobs", "name LIKE 'job-1_____'")
+    await scene.raw.execute(text, (scene.now - timedelta(minutes=1), changed))
     found = await status.dirty(
         scene.connection, range(ids.SHARDS), written_before=scene.now, settled=scene.now, batch=BATCH, usual=BATCH
     )
