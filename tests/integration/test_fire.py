@@ -25,12 +25,19 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-async def minute(db: database.Database) -> datetime:
-    """The whole minute that has just gone by, on the database's clock; weeks have their partitions."""
+async def minute(db: database.Database, monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """The whole minute that has just gone by, on the database's clock, which stands still; weeks have their partitions."""
     async with db.transaction() as connection:
         await jobs.make_partitions(connection)
-        now = await database.now(connection)
-        return now.replace(second=0, microsecond=0)
+        found = await database.now(connection)
+    asked = database.now
+
+    async def now(connection: database.Connection) -> datetime:
+        await asked(connection)
+        return found
+
+    monkeypatch.setattr(database, "now", now)
+    return found.replace(second=0, microsecond=0)
 
 
 async def fire_all(db: database.Database, shards: range = EVERYWHERE) -> int:
