@@ -73,9 +73,10 @@ async def turn(operators: Sequence[steppable.Operator], times: int = 1) -> None:
 
 async def wait(at: steppable.Time, operators: Sequence[steppable.Operator], span: timedelta) -> None:
     """Lets time go by while every loop goes round, if less often than it does in earnest."""
-    end = at.hurried + span.total_seconds()
-    while at.hurried < end:
-        at.hurry(timedelta(seconds=min(20.0, end - at.hurried)))
+    while span > timedelta():
+        step = min(span, 20 * SECOND)
+        span -= step
+        at.hurry(step)
         await turn(operators)
 
 
