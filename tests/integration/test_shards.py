@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import LiteralString
 
 import pytest
 from tests.support import jobs
@@ -182,3 +183,43 @@ def test_a_rotation_keeps_every_shard() -> None:
     seen = {tuple(rows.rotated({3, 1, 2})) for _ in range(200)}
     assert seen == {(1, 2, 3), (2, 3, 1), (3, 1, 2)}
     assert rows.rotated([]) == []
+
+
+async def began(db: database.Database, name: str, *, minutes_ago: float) -> None:
+    """As if `name` had started some minutes ago."""
+    async with db.transaction() as connection:
+        text = "UPDATE replicas SET started_at = now() - make_interval(secs => %s) WHERE replica = %s"
+        await connection.execute(text, (60 * minutes_ago, name))
+
+
+async def test_a_replica_trusts_a_clock_that_somebody_watched_while_another_died(
+    db: database.Database, clock: Clock
+) -> None:
+    witness, victim, heir = (replica(db, name, clock) for name in ("witness", "victim", "heir"))
+    await settle(witness, victim)
+    await began(db, "witness", minutes_ago=5)
+    await lapse(db, "victim")
+    await heir.run_once()
+    assert not heir.doubtful
+
+
+async def test_a_replica_doubts_the_clock_where_all_others_are_silent(db: database.Database, clock: Clock) -> None:
+    victim, heir = replica(db, "victim", clock), replica(db, "heir", clock)
+    await victim.run_once()
+    await lapse(db, "victim")
+    await heir.run_once()
+    assert heir.doubtful
+
+
+@pytest.mark.parametrize(
+    "seen", ["- interval '1 min'", "+ interval '1 h'"], ids=["silent before", "seen in the future"]
+)
+async def test_one_that_started_after_the_silence_is_no_witness(
+    db: database.Database, clock: Clock, seen: LiteralString
+) -> None:
+    newcomer, victim, heir = (replica(db, name, clock) for name in ("newcomer", "victim", "heir"))
+    await settle(newcomer, victim)
+    async with db.transaction() as connection:
+        await connection.execute(f"UPDATE replicas SET last_seen = now() {seen} WHERE replica = 'victim'".encode())
+    await heir.run_once()
+    assert heir.doubtful

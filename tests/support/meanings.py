@@ -77,8 +77,8 @@ SKIPS: Mapping[SkipReason, str] = {
     SkipReason.QUEUE_FULL: "`queueLimit` runs were waiting already.",
     SkipReason.SUSPENDED: "The job was suspended.",
     SkipReason.PAUSED: "The job was paused after too many dead runs in a row.",
-    SkipReason.EDITED: "The job could not fire under a spec that an edit has replaced since, or new zone data moved the slot "
-    "into the past before it was due.",
+    SkipReason.EDITED: "The job could not fire under a spec that an edit has replaced since, "
+    "or new zone data moved the slot into the past before it was due.",
 }
 
 REASONS: Mapping[Reason, str] = {

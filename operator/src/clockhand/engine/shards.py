@@ -48,7 +48,7 @@ class Shards:
         """Duties that nobody held at the last renewal."""
         self.newer_zones = False
         """Whether next slots are to be computed anew, as far as the last renewal showed."""
-        self._silent_at_first: bool | None = None
+        self._unwitnessed_at_first: bool | None = None
         self.paused = False
         """Whether some job was paused at the last renewal."""
         self.expiring = False
@@ -64,8 +64,8 @@ class Shards:
 
     @property
     def doubtful(self) -> bool:
-        """Whether, when this replica began, another had not been heard of for a lease: that, or the clock had moved."""
-        return self._silent_at_first is not False
+        """Whether, when this replica began, others had fallen silent or the clock had leapt, and nobody could tell which."""
+        return self._unwitnessed_at_first is not False
 
     def holder(self) -> runs.Holder:
         """What this replica may act on now; empty once its lease cannot be trusted any more."""
@@ -104,8 +104,8 @@ class Shards:
     async def _beat(self, connection: database.Connection) -> rows.View:
         view = await rows.beat(connection, replica=self._replica, lease=self._lease, zone_version=self._zone_version)
         self.free_duties, self.newer_zones = view.free_duties, view.newer_zones
-        if self._silent_at_first is None:
-            self._silent_at_first = view.silent
+        if self._unwitnessed_at_first is None:
+            self._unwitnessed_at_first = view.unwitnessed
         return view
 
     async def leave(self) -> None:

@@ -24,8 +24,8 @@ class View:
     free_duties: frozenset[str]
     promoted: bool
     """The database is a standby that was promoted: its epoch has to be raised."""
-    silent: bool
-    """Some replica has stopped without a word, or the clock has moved since it was heard of."""
+    unwitnessed: bool
+    """Some replica fell silent, or the clock leapt, and nobody who lives now lived through it."""
     newer_zones: bool
     """The next slots were computed under older zone data than this replica has, and no live one has older data."""
     paused: bool
@@ -56,7 +56,7 @@ async def beat(connection: database.Connection, *, replica: str, lease: float, z
         free=row.free,
         free_duties=frozenset(row.free_duties),
         promoted=row.promoted,
-        silent=row.silent,
+        unwitnessed=row.unwitnessed,
         newer_zones=(row.zone_version or "") < zone_version and not row.older_zones,
         paused=row.paused,
         expiring=row.expiring,

@@ -19,14 +19,17 @@ kept AS (
     RETURNING shard, generation),
 -- its own stamp is not in the snapshot of this statement
 others AS MATERIALIZED (
-    SELECT replica, replicas.zone_version,
+    SELECT replica, replicas.zone_version, started_at, last_seen,
            last_seen BETWEEN time - make_interval(secs => %(lease)s) AND time + make_interval(secs => %(lease)s) AS live
     FROM replicas CROSS JOIN installed WHERE replica <> %(replica)s)
 SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at,
        (SELECT coalesce(array_agg(shard ORDER BY shard), '{}') FROM kept) AS shards,
        (SELECT coalesce(array_agg(generation ORDER BY shard), '{}') FROM kept) AS generations,
        (SELECT coalesce(array_agg(replica), '{}') FROM others WHERE live) AS others,
-       EXISTS (SELECT FROM others WHERE NOT live) AS silent,
+       -- a leap silences all at once: whoever lives now and lived when the last one fell silent has seen that there was none
+       EXISTS (SELECT FROM others WHERE NOT live)
+       AND NOT EXISTS (SELECT FROM others AS witness, (SELECT max(last_seen) AS at FROM others WHERE NOT live) AS silence
+                       WHERE live AND started_at < silence.at AND silence.at <= time) AS unwitnessed,
        (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases
         WHERE expires_at <= time AND holder IS DISTINCT FROM %(replica)s) AS free,
        (SELECT coalesce(array_agg(duty), '{}') FROM duty_leases WHERE expires_at <= time) AS free_duties,
