@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support import sighted, told_time
 
-from clockhand.domain import ids, pods, sightings
+from clockhand.domain import ids, instants, pods, sightings
 from clockhand.store import database, runs
 
 EVERYWHERE = range(ids.SHARDS)
@@ -396,6 +396,26 @@ async def test_slots_that_passed_while_the_resource_was_gone_are_recorded(world:
     await world.see(seen)
     assert await world.skips(seen) == [("Edited", 1, at, at)]
     assert (await world.shown(seen))[:2] == (None, "Finished")
+
+
+@pytest.mark.parametrize(
+    "when", [once(instants.END - TICK), {"schedule": None, "every": "1s", "startAt": "9998-12-31T23:59:59Z"}]
+)
+async def test_the_last_slot_of_the_calendar_has_room_for_its_jitter(
+    world: told_time.World, when: dict[str, Any]
+) -> None:
+    """A date that cannot be read back would keep the status of every other job from being written."""
+    seen = [
+        sighted.job(f"far-{number}", created_at=world.clock.at, jitterSeconds=86_400, **when) for number in range(9)
+    ]
+    await world.see(*seen)
+    for one in seen:
+        next_run, reason, _ = await world.shown(one)
+        assert reason == "Scheduled"
+        assert next_run is not None
+        assert next_run.startswith(("9998-12-31T23:59:59", "9999-01-01T"))
+    async with world.db.transaction() as connection:
+        assert (await runs.wake(connection, shards=EVERYWHERE)).next_due is not None
 
 
 async def test_a_slot_that_no_run_id_can_name_parks_its_job_alone(world: told_time.World) -> None:

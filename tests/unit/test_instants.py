@@ -26,7 +26,7 @@ NOON = datetime.datetime(2026, 12, 24, 12, tzinfo=UTC)
         ("2026-12-24T12:00:00.5Z", NOON + HOUR / 7200),
         ("2026-12-24T12:00:00.001000Z", NOON + instants.MILLISECOND),
         ("1970-01-01T00:00:00Z", instants.EPOCH),
-        ("9999-12-31T23:59:59.999Z", datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+        ("9998-12-31T23:59:59.999Z", datetime.datetime(9998, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
 def test_instant(text: str, instant: datetime.datetime) -> None:
@@ -54,6 +54,8 @@ def test_instant(text: str, instant: datetime.datetime) -> None:
         "2026-12-24T12:00:00 Europe/Paris",
         "1969-12-31T23:59:59Z",
         "1970-01-01T00:00:00+00:01",
+        "9998-12-31T23:59:59-00:01",
+        "9999-01-01T00:00:00Z",
         "9999-12-31T23:59:59-00:01",
         "0000-01-01T00:00:00Z",
     ],
@@ -62,7 +64,7 @@ def test_doubtful_instant_is_refused(text: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         instants.read(text, "spec.endAt")
     assert str(caught.value) == (
-        "spec.endAt: is not an instant from 1970 to 9999: write date, time and offset,"
+        "spec.endAt: is not an instant from 1970 to 9998: write date, time and offset,"
         " such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00"
     )
 

@@ -234,7 +234,7 @@ BAD = [
     (("@daily", "--after", "2026-11-01T00:00:00"), "--after: is not an instant"),
     (("@daily", "--after", "2026-02-30T00:00:00Z"), "--after: is not an instant"),
     (("@daily", "--after", "1969-01-01T00:00:00Z"), "--after: is not an instant from 1970"),
-    (("@daily", "--after", "9999-12-31T23:59:59Z"), "--after: lies beyond the year 9900"),
+    (("@daily", "--after", "9998-12-31T23:59:59Z"), "--after: lies beyond the year 9900"),
     (("@daily", "--count", "0"), "'--count'"),
     (("@daily", "--count", "-3"), "'--count'"),
     (("@daily", "--count", "many"), "'--count'"),

@@ -14,12 +14,14 @@ from functools import lru_cache
 from clockhand import errors
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+END = datetime(9999, 1, 1, tzinfo=UTC)
+"""The calendar of dates has one more year: what is added to an instant, such as jitter, must still be a date."""
 MILLISECOND = timedelta(milliseconds=1)
 _TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
 PATTERN = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9]([.][0-9]{{1,3}}0*)?(Z|[+-]{_TIME})"
 """The form, in the syntax that Python and the API server's RE2 share."""
 SENTENCE = (
-    "is not an instant from 1970 to 9999: write date, time and offset, such as 2026-12-24T18:00:00Z"
+    "is not an instant from 1970 to 9998: write date, time and offset, such as 2026-12-24T18:00:00Z"
     " or 2026-12-24T18:00:00+01:00"
 )
 _FORM = re.compile(PATTERN, re.ASCII)
@@ -32,7 +34,7 @@ def read(text: str, field: str) -> datetime:
         instant = datetime.fromisoformat(text).astimezone(UTC) if _FORM.fullmatch(text) else None
     except (ValueError, OverflowError):  # no such date, or none within the calendar
         instant = None
-    if instant is None or instant < EPOCH:
+    if instant is None or not EPOCH <= instant < END:
         raise errors.InvalidInput(field, SENTENCE)
     return instant
 
