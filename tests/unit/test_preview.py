@@ -8,6 +8,7 @@ import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import click.testing
 import pytest
@@ -280,8 +281,12 @@ def test_start_up_brings_in_neither_server_nor_database() -> None:
     assert done.stdout.startswith("LOCAL (UTC)")
 
 
-def test_a_terminal_gets_a_drawn_table_with_nothing_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("terminal", "draws"), [("xterm", True), ("", True), ("dumb", False), ("unknown", False)])
+def test_a_terminal_gets_a_table_with_nothing_cut_off(
+    monkeypatch: pytest.MonkeyPatch, terminal: str, draws: bool
+) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", terminal)
     monkeypatch.setenv("COLUMNS", "40")
     row = [
         "Sun 2026-03-08 03:00 -04:00",
@@ -289,5 +294,23 @@ def test_a_terminal_gets_a_drawn_table_with_nothing_cut_off(monkeypatch: pytest.
         "gap: 02:15 and 02:45 do not exist, runs once after it",
     ]
     drawn = command._drawn(["LOCAL (America/New_York)", "UTC", "MARK"], [row])
-    assert "───" in drawn
+    assert ("───" in drawn) is draws
     assert all(cell in drawn for cell in row)
+
+
+@pytest.mark.parametrize("command", ["preview '* * * * *'", "preview @daily -o json", "convert"])
+@pytest.mark.parametrize(("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_what_cannot_be_written_is_said_in_one_line(command: str, redirection: str, why: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text("{apiVersion: v1, kind: List, items: []}")
+    given = f" -o json {manifest}" if command == "convert" else ""
+    line = f"{sys.executable} -m clockhand {command}{given} {redirection}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (1, f"clockhand: stdout: cannot be written to: {why}\n")
+
+
+def test_who_closes_the_pipe_has_read_enough() -> None:
+    line = f"({sys.executable} -m clockhand preview '* * * * *' --count 9999) | head -n 1"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.startswith("LOCAL")
+    assert done.stderr == ""

@@ -48,7 +48,7 @@ def convert(files: tuple[str, ...], output: str) -> None:
     for name, objects in [(name, _read(name, data)) for given in files for name, data in _texts(given)]:
         for document in objects:
             _convert(name, document, outcome)
-    click.echo(_yaml(outcome.converted) if output == "yaml" else _json(outcome.converted), nl=False)
+    oneline.write(_yaml(outcome.converted) if output == "yaml" else _json(outcome.converted))
     for sentence in outcome.said:
         click.echo(oneline.printable(sentence), err=True)
     if outcome.failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -35,6 +37,24 @@ class Command(click.Command):
     def _valued(self) -> set[str]:
         options = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
         return {name for option in options for name in option.opts}
+
+
+class Unwritten(Failure):
+    """What was asked for could not be written: not the input is wrong, so that it is worth trying again."""
+
+    exit_code = 1
+
+
+def write(text: str) -> None:
+    """Writes the answer to stdout, or fails in one line where it cannot; who closed a pipe has read enough."""
+    try:
+        if sys.stdout is None:  # closed before the start, as by `>&-`
+            raise OSError(errno.EBADF, "it is closed")
+        click.echo(text, nl=False)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise Unwritten(f"stdout: cannot be written to: {error.strerror}") from None
 
 
 def printable(text: str) -> str:

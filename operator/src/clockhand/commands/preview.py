@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from clockhand.domain import schedule as schedules
 
 _MOST = 10_000
 _LAST_YEAR = 9_900
+_TYPES_ONLY = ("dumb", "unknown")
 _NAMES = {
     "spec.schedule": "EXPR",
     "spec.timeZone": "--time-zone",
@@ -93,7 +95,7 @@ def preview(  # noqa: PLR0913 - one parameter for each option
         text = _json(question, asked=expression) if output == "json" else _table(question, asked=expression)
     except errors.InvalidInput as error:
         raise oneline.Failure(f"{_NAMES.get(error.field, error.field)}: {error.sentence}") from None
-    click.echo(text, nl=False)
+    oneline.write(text)
 
 
 def _settled(expression: str, job_uid: str | None) -> str:
@@ -163,9 +165,9 @@ def _cells(row: previews.Row, *, compared: bool) -> list[str]:
 
 
 def _drawn(head: list[str], cells: list[list[str]]) -> str:
-    """Plain columns for a pipe, a drawn table for a terminal."""
+    """Plain columns for a pipe and for a terminal that only types, a drawn table for any other."""
     widths = [max(len(row[index]) for row in [head, *cells]) for index in range(len(head))]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") not in _TYPES_ONLY:
         return _rich(head, cells, widths)
     return "".join(_line(row, widths) for row in [head, *cells])
 
