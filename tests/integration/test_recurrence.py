@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support import sighted, told_time
 
-from clockhand.domain import ids, instants, pods, sightings
+from clockhand.domain import ids, instants, sightings
 from clockhand.store import database, runs
 
 EVERYWHERE = range(ids.SHARDS)
@@ -338,7 +338,7 @@ async def test_nothing_starts_before_its_jitter_is_over(world: told_time.World) 
     slot = world.clock.at + HOUR
     seen, delay = jittered(world.clock, schedule="0 * * * *", startingDeadlineSeconds=30)
     await world.see(seen)
-    assert (await world.shown(seen))[0] == pods.instant_text(slot + delay)
+    assert (await world.shown(seen))[0] == instants.rfc3339_ms(slot + delay)
     world.clock.at = slot + delay - TICK
     assert await world.fire() == 0
     world.clock.at = slot + delay + timedelta(seconds=30)

@@ -15,7 +15,8 @@ import pytest
 from tests.support import frontproxy, history, postgres
 from tests.support.frontproxy import BASE, METADATA, METADATA_LIST, TABLE
 
-from clockhand.api.runs import feed, lists, negotiate, objects, table, watch
+from clockhand.api.runs import feed, lists, negotiate, table, watch
+from clockhand.domain import instants
 from clockhand.engine import backfill
 from clockhand.store import changes, database, partitions
 
@@ -451,7 +452,7 @@ async def hourly(db: database.Database, job: uuid.UUID) -> uuid.UUID:
 async def backfill_order(db: database.Database, name: str = "again", days: int = 3, **more: Any) -> dict[str, Any]:
     async with db.transaction() as connection:
         now = await database.now(connection)
-    asked = {"from": objects.instant(now - timedelta(days=days)), "to": objects.instant(now), **more}
+    asked = {"from": instants.rfc3339_ms(now - timedelta(days=days)), "to": instants.rfc3339_ms(now), **more}
     return order(name, backfill=asked)
 
 

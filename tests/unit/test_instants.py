@@ -14,6 +14,7 @@ from clockhand.domain import bounds, instants, intervals, schedule, times
 UTC = datetime.UTC
 HOUR = datetime.timedelta(hours=1)
 NOON = datetime.datetime(2026, 12, 24, 12, tzinfo=UTC)
+AHEAD = datetime.timezone(2 * HOUR)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +142,20 @@ def test_bounds_only_cut(
     assert due.last_before_or_at(until, after=after) == (kept[-1] if kept else None)
     following = due.next_after(after)
     assert (following if following and following <= until else None) == (kept[0] if kept else None)
+
+
+@pytest.mark.parametrize(
+    ("instant", "text", "in_seconds"),
+    [
+        (datetime.datetime(2026, 11, 1, 5, 30, tzinfo=UTC), "2026-11-01T05:30:00Z", "2026-11-01T05:30:00Z"),
+        (
+            datetime.datetime(2026, 11, 1, 5, 30, 0, 7000, tzinfo=UTC),
+            "2026-11-01T05:30:00.007Z",
+            "2026-11-01T05:30:00Z",
+        ),
+        (datetime.datetime(2026, 11, 1, 7, 30, tzinfo=AHEAD), "2026-11-01T05:30:00Z", "2026-11-01T05:30:00Z"),
+    ],
+)
+def test_instants_are_written_in_utc(instant: datetime.datetime, text: str, in_seconds: str) -> None:
+    assert instants.rfc3339_ms(instant) == text
+    assert instants.rfc3339(instant) == in_seconds

@@ -6,7 +6,7 @@ import copy
 import json
 import re
 import uuid
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -252,18 +252,6 @@ def test_a_pod_without_marks_has_no_identity() -> None:
     pod = body(template())
     del pod["metadata"]["annotations"]
     assert pods.identity_of(decode(pod)) is None
-
-
-@pytest.mark.parametrize(
-    ("instant", "text"),
-    [
-        (datetime(2026, 11, 1, 5, 30, tzinfo=UTC), "2026-11-01T05:30:00Z"),
-        (datetime(2026, 11, 1, 5, 30, 0, 7000, tzinfo=UTC), "2026-11-01T05:30:00.007Z"),
-        (datetime(2026, 11, 1, 7, 30, tzinfo=timezone(timedelta(hours=2))), "2026-11-01T05:30:00Z"),
-    ],
-)
-def test_instants_are_written_in_utc(instant: datetime, text: str) -> None:
-    assert pods.instant_text(instant) == text
 
 
 def _with_payload(text: bytes) -> pods.RunFacts:

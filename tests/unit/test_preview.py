@@ -113,7 +113,7 @@ def test_marks_are_right_over_many_years_and_zones() -> None:
     for zone in ("Europe/Dublin", "Africa/Cairo", "America/Sao_Paulo", "Asia/Hebron", "Pacific/Apia"):
         times = schedule.parse("15 0,1,2,3 * * *", zone=zone)
         after = datetime(2008, 1, 1, tzinfo=UTC)
-        slots = preview.instants(times, after=after, count=20_000)
+        slots = preview.slots_after(times, after=after, count=20_000)
         wall = schedule.parse(times.expression)
         for row in preview.rows(times, after=after, slots=slots):
             local = (row.instant + row.offset).replace(tzinfo=UTC)

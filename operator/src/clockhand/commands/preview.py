@@ -124,7 +124,7 @@ def _after(text: str | None) -> datetime.datetime:
 
 def _evaluate(question: _Question) -> tuple[schedules.Schedule, tuple[datetime.datetime, ...]]:
     schedule = schedules.parse(question.expression, zone=question.zone, gap=question.gap, overlap=question.overlap)
-    return schedule, previews.instants(schedule, after=question.after, count=question.count)
+    return schedule, previews.slots_after(schedule, after=question.after, count=question.count)
 
 
 def _compared(question: _Question, slots: Sequence[datetime.datetime], *, asked: str) -> previews.Comparison:
@@ -133,10 +133,13 @@ def _compared(question: _Question, slots: Sequence[datetime.datetime], *, asked:
 
 def _json(question: _Question, *, asked: str) -> str:
     _, slots = _evaluate(question)
-    document: dict[str, object] = {"instants": [_rfc3339(slot) for slot in slots]}
+    document: dict[str, object] = {"instants": [instants.rfc3339(slot) for slot in slots]}
     if question.compare:
         there = _compared(question, slots, asked=asked)
-        document["cronJob"] = {"instants": [_rfc3339(slot) for slot in there.instants], "remark": there.remark}
+        document["cronJob"] = {
+            "instants": [instants.rfc3339(slot) for slot in there.instants],
+            "remark": there.remark,
+        }
     return json.dumps(document) + "\n"
 
 
@@ -159,7 +162,7 @@ def _cells(row: previews.Row, *, compared: bool) -> list[str]:
     local = (row.instant + row.offset).replace(tzinfo=None)
     seconds = f":{local:%S}" if local.second else ""
     shown = f"{local:%a %Y-%m-%d %H:%M}{seconds} {_offset(row.offset)}" if row.runs else ""
-    utc = _rfc3339(row.instant) if row.runs else ""
+    utc = instants.rfc3339(row.instant) if row.runs else ""
     who = [row.side.value if row.runs else ""] if compared else []
     return [shown, utc, _span(row.since), *who, row.mark]
 
@@ -207,7 +210,3 @@ def _parts(seconds: int) -> Iterator[str]:
         if seconds >= length:
             yield f"{seconds // length}{unit}"
             seconds %= length
-
-
-def _rfc3339(instant: datetime.datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

@@ -74,13 +74,15 @@ class Wanted:
         first, last = self.span.first, self.span.last
         oldest = now - timedelta(days=self.kept_days)
         if last > now:
-            raise errors.InvalidInput(f"{FIELD}.to", f"lies in the future: write {_text(now)} or earlier")
+            raise errors.InvalidInput(f"{FIELD}.to", f"lies in the future: write {instants.rfc3339(now)} or earlier")
         if first > last:
             raise errors.InvalidInput(f"{FIELD}.from", "is later than spec.backfill.to: exchange the two")
         if first < oldest:
             sentence = f"lies beyond the {self.kept_days} days for which runs are kept: write"
             # a minute later, or what is written would have passed by the time it is sent
-            raise errors.InvalidInput(f"{FIELD}.from", f"{sentence} {_text(oldest + timedelta(minutes=1))} or later")
+            raise errors.InvalidInput(
+                f"{FIELD}.from", f"{sentence} {instants.rfc3339(oldest + timedelta(minutes=1))} or later"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,7 +152,3 @@ def _instant(document: Mapping[str, object], name: str) -> datetime:
     if not isinstance(text, str):
         raise errors.InvalidInput(f"{FIELD}.{name}", instants.SENTENCE)
     return instants.read(text, f"{FIELD}.{name}")
-
-
-def _text(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

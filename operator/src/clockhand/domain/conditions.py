@@ -11,6 +11,8 @@ from datetime import datetime
 
 import msgspec
 
+from clockhand.domain import instants
+
 READY = "Ready"
 TEMPLATE_VALID = "TemplateValid"
 PAUSED = "Paused"
@@ -49,7 +51,7 @@ def merge(
             "reason": condition.reason,
             "message": condition.message[:MESSAGE_LIMIT],
             "observedGeneration": generation,
-            "lastTransitionTime": _text(now) if moved or old is None else old["lastTransitionTime"],
+            "lastTransitionTime": instants.rfc3339(now) if moved or old is None else old["lastTransitionTime"],
         }
     return [result[kind] for kind in sorted(result)]
 
@@ -57,7 +59,3 @@ def merge(
 def status_of(stored: Stored, kind: str) -> str | None:
     """The status of one condition, None where it is absent."""
     return next((str(condition["status"]) for condition in stored if condition["type"] == kind), None)
-
-
-def _text(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from clockhand.domain import zones
+from clockhand.domain import instants, zones
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _WALL_EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND = datetime.timedelta(seconds=1)
 _HOUR_SECONDS = 3_600
@@ -82,9 +81,8 @@ class Schedule:
 
     def next_after(self, instant: datetime.datetime) -> datetime.datetime | None:
         """When CronJob fires next after `instant`; None where it would not within five years."""
-        after = (instant - _EPOCH) // _SECOND
-        found = _Walk(self._fields, zone=self.zone, at=after + 1).first()
-        return None if found is None else _EPOCH + datetime.timedelta(seconds=found)
+        found = _Walk(self._fields, zone=self.zone, at=instants.second_of(instant) + 1).first()
+        return None if found is None else instants.at_second(found)
 
 
 def parse(expression: str, *, zone: str = "UTC") -> Schedule:

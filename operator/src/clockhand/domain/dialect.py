@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 
 from clockhand import errors
@@ -106,7 +105,10 @@ def _every(text: str, *, created_at: str | None, notes: list[str]) -> dict[str, 
         notes.append(_FROM_NOW)
         return {"every": interval}
     notes.append(_FROM_CREATION)
-    return {"every": interval, "startAt": _utc(instants.read(created_at, "metadata.creationTimestamp"))}
+    return {
+        "every": interval,
+        "startAt": instants.rfc3339(instants.read(created_at, "metadata.creationTimestamp")),
+    }
 
 
 def _interval(seconds: int) -> str:
@@ -116,7 +118,3 @@ def _interval(seconds: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
-
-
-def _utc(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

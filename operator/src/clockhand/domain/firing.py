@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from clockhand.domain import admission, spec, states
+from clockhand.domain import admission, instants, spec, states
 from clockhand.domain import times as due_times
 
 MISSED_AFTER = timedelta(seconds=60)
-_TICK = timedelta(milliseconds=1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def fire(
     if following is None or following > until:
         newest, due = next_slot_at, 1
     else:
-        just_before = next_slot_at - _TICK
+        just_before = next_slot_at - instants.MILLISECOND
         last = times.last_before_or_at(until, after=just_before)
         newest, due = last or next_slot_at, times.count_between(just_before, until)
         following = times.next_after(newest)
@@ -105,7 +104,7 @@ def _caught_up(
         return (newest,) if now - newest <= MISSED_AFTER else ()
     if job.catch_up.policy is spec.CatchUpPolicy.LATEST or due == 1:
         return (newest,)
-    return times.newest(job.catch_up.limit, after=oldest - _TICK, until=newest)
+    return times.newest(job.catch_up.limit, after=oldest - instants.MILLISECOND, until=newest)
 
 
 def _not_chosen(
@@ -116,7 +115,7 @@ def _not_chosen(
         return ()
     last = newest
     if chosen:
-        before = times.last_before_or_at(chosen[0] - _TICK, after=oldest - _TICK)
+        before = times.last_before_or_at(chosen[0] - instants.MILLISECOND, after=oldest - instants.MILLISECOND)
         last = before or oldest
     return (Skip(oldest, last, left, states.SkipReason.CATCH_UP),)
 

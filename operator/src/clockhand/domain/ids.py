@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from clockhand.domain import states
+from clockhand.domain import instants, states
 
 SHARDS = 256
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def whole_ms(instant: datetime) -> datetime:
     """`instant` cut to whole milliseconds, the resolution of every stored instant that names a run."""
-    return EPOCH + (instant - EPOCH) // _MILLISECOND * _MILLISECOND
+    return instant - (instant - instants.EPOCH) % instants.MILLISECOND
 
 
 def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, key: str) -> uuid.UUID:
     """The id of the run of `job_id` at `scheduled_at`; `key` is empty for a slot."""
-    milliseconds = (scheduled_at - EPOCH) // _MILLISECOND
+    milliseconds = (scheduled_at - instants.EPOCH) // instants.MILLISECOND
     digest = hashlib.sha256(b"\0".join((job_id.bytes, b"%d" % milliseconds, kind.encode(), key.encode()))).digest()
     raw = bytearray(milliseconds.to_bytes(6, "big") + digest[:10])
     raw[6] = 0x80 | (raw[6] & 0x0F)
@@ -35,7 +33,7 @@ def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, k
 
 def scheduled_at_of(run: uuid.UUID) -> datetime:
     """The scheduled instant that `run` carries: it names the partition, so that a look-up by id reads one."""
-    return EPOCH + int.from_bytes(run.bytes[:6], "big") * _MILLISECOND
+    return instants.EPOCH + int.from_bytes(run.bytes[:6], "big") * instants.MILLISECOND
 
 
 def run_name(*, job_name: str, scheduled_at: datetime, kind: states.RunKind, key: str) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from clockhand import errors
-from clockhand.domain import instants
+from clockhand.domain import ids
 
 FIELD = "spec.every"
 PATTERN = "([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?"
@@ -74,5 +74,4 @@ def anchored(text: str, *, start: datetime | None, created_at: datetime) -> Ever
     """The slots of an interval: its start is the first one, and a job without a start waits once before its first."""
     if start is not None:
         return Every(read(text), start, 0)
-    since = created_at - instants.EPOCH
-    return Every(read(text), instants.EPOCH + since // instants.MILLISECOND * instants.MILLISECOND, 1)
+    return Every(read(text), ids.whole_ms(created_at), 1)

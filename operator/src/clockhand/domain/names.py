@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from clockhand.domain import ids
+from clockhand.domain import instants
 
 _SLOT = re.compile(r"(?P<job>.+)-(?P<instant>\d{8}t\d{6})z(?:-skip(?P<skip>[0-9]{1,18}))?", re.ASCII)
-_MILLISECOND = timedelta(milliseconds=1)
 _ID_BITS = 62
 
 
@@ -55,5 +54,5 @@ def skip_id_of(skip: uuid.UUID) -> int:
 
 def lowest(instant: datetime) -> uuid.UUID:
     """Below every run id of `instant` and above every earlier one."""
-    milliseconds = max(0, (instant - ids.EPOCH) // _MILLISECOND)
+    milliseconds = max(0, (instant - instants.EPOCH) // instants.MILLISECOND)
     return uuid.UUID(int=milliseconds << 80 | 0x8 << 76 | 0x2 << 62)

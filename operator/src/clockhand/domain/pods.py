@@ -14,12 +14,12 @@ import hashlib
 import typing
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import observed
+from clockhand.domain import instants, observed
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "clockhand"
@@ -127,7 +127,7 @@ class PodTemplate:
     def probe(self) -> bytes:
         """A body for asking the API server, by a dry run, whether it would take this template at all."""
         nothing = uuid.UUID(int=0)
-        facts = RunFacts(nothing, self.job, nothing, 0, 0, 0, 0, datetime(1970, 1, 1, tzinfo=UTC))
+        facts = RunFacts(nothing, self.job, nothing, 0, 0, 0, 0, instants.EPOCH)
         return self.body_for(facts)
 
     def _environment(self, run: RunFacts) -> bytes:
@@ -136,7 +136,7 @@ class PodTemplate:
             run.run_name,
             self.job,
             self.namespace,
-            instant_text(run.scheduled_at),
+            instants.rfc3339_ms(run.scheduled_at),
             str(run.attempt),
             str(run.fencing_token),
             run.payload.decode(),
@@ -202,13 +202,6 @@ def belongs_to(pod: observed.Pod, run: RunFacts) -> bool:
         (identity.run_id, identity.job_uid, identity.attempt, identity.token)
         == (run.run_id, run.job_uid, run.attempt, run.token)
     )
-
-
-def instant_text(instant: datetime) -> str:
-    """RFC 3339 in UTC, with milliseconds only where there are some."""
-    utc = instant.astimezone(UTC)
-    precision = "milliseconds" if utc.microsecond >= 1000 else "seconds"
-    return utc.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def _cut(body: Json) -> tuple[tuple[bytes, ...], tuple[str, ...]]:

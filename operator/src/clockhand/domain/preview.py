@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 
 from clockhand import errors
 from clockhand.domain import cron as crons
-from clockhand.domain import cronjob, zones
+from clockhand.domain import cronjob, instants, zones
 from clockhand.domain import schedule as schedules
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_SECOND = datetime.timedelta(seconds=1)
 _TWO_DAYS = 2 * crons.DAY  # no clock has been turned back further
 _MOST_NAMED = 3
 
@@ -51,7 +49,7 @@ class Comparison:
     remark: str = ""
 
 
-def instants(schedule: schedules.Schedule, *, after: datetime.datetime, count: int) -> tuple[datetime.datetime, ...]:
+def slots_after(schedule: schedules.Schedule, *, after: datetime.datetime, count: int) -> tuple[datetime.datetime, ...]:
     """The next slots: `count` of them, or fewer where the calendar ends; at least one, or `InvalidInput`."""
     found: list[datetime.datetime] = []
     while len(found) < count:
@@ -116,13 +114,15 @@ def _spaced(found: Iterable[Row]) -> Iterator[Row]:
 def _slots(schedule: schedules.Schedule, slots: Sequence[datetime.datetime]) -> Iterator[Row]:
     if not slots:
         return
-    stretches = zones.forward(schedule.zone, since=_second(slots[0]), until=_second(slots[-1]) + _TWO_DAYS)
+    first, last = instants.second_of(slots[0]), instants.second_of(slots[-1])
+    stretches = zones.forward(schedule.zone, since=first, until=last + _TWO_DAYS)
     wall = _Wall(schedule)
     here, later = next(stretches), next(stretches, None)
     for slot in slots:
-        while later is not None and later.start <= _second(slot):
+        second = instants.second_of(slot)
+        while later is not None and later.start <= second:
             here, later = later, next(stretches, None)
-        mark = wall.gap_mark(here, slot=_second(slot)) or wall.overlap_mark(here, later, slot=_second(slot))
+        mark = wall.gap_mark(here, slot=second) or wall.overlap_mark(here, later, slot=second)
         yield Row(slot, datetime.timedelta(seconds=here.offset), mark)
 
 
@@ -133,11 +133,13 @@ def _swallowed(
     wall = _Wall(schedule)
     if not slots or wall.late:
         return
-    for stretch in zones.forward(schedule.zone, since=_second(after) + 1, until=_second(slots[-1])):
-        if stretch.start > _second(after) and (lost := wall.lost(stretch)):
+    for stretch in zones.forward(
+        schedule.zone, since=instants.second_of(after) + 1, until=instants.second_of(slots[-1])
+    ):
+        if stretch.start > instants.second_of(after) and (lost := wall.lost(stretch)):
             mark = f"gap: {_named(lost, stretch)} not exist, no run"
             offset = datetime.timedelta(seconds=stretch.offset)
-            yield Row(_moment(stretch.start), offset, mark, runs=False)
+            yield Row(instants.at_second(stretch.start), offset, mark, runs=False)
 
 
 class _Wall:
@@ -153,15 +155,15 @@ class _Wall:
         """The wall times of the schedule that the clock left out at the start of a stretch."""
         if stretch.gap_from is None:
             return ()
-        low, high = _moment(stretch.gap_from - 1), _moment(stretch.start + stretch.offset - 1)
-        return tuple(_second(time) for time in self._times.newest(crons.DAY, after=low, until=high))
+        low, high = instants.at_second(stretch.gap_from - 1), instants.at_second(stretch.start + stretch.offset - 1)
+        return tuple(instants.second_of(time) for time in self._times.newest(crons.DAY, after=low, until=high))
 
     def gap_mark(self, here: zones.Stretch, *, slot: int) -> str:
         """For the slot at the end of a gap that stands for what the gap swallowed."""
         if slot != here.start or not self.late or not (lost := self.lost(here)):
             return ""
         first = here.start + here.offset
-        if self._times.count_between(_moment(first - 1), _moment(first)):
+        if self._times.count_between(instants.at_second(first - 1), instants.at_second(first)):
             return f"gap: {_named(lost, here)} not exist, this run stands for it as well"
         return f"gap: {_named(lost, here)} not exist, runs {'' if len(lost) == 1 else 'once '}after it"
 
@@ -178,7 +180,9 @@ class _Wall:
 def _named(walls: Sequence[int], stretch: zones.Stretch) -> str:
     """The wall times with their verb; of many the first and the last."""
     today = (stretch.start + stretch.offset) // crons.DAY
-    texts = [_clock(wall) if wall // crons.DAY == today else f"{_moment(wall):%Y-%m-%d %H:%M}" for wall in walls]
+    texts = [
+        _clock(wall) if wall // crons.DAY == today else f"{instants.at_second(wall):%Y-%m-%d %H:%M}" for wall in walls
+    ]
     if len(texts) == 1:
         return f"{texts[0]} does"
     if len(texts) > _MOST_NAMED:
@@ -187,12 +191,4 @@ def _named(walls: Sequence[int], stretch: zones.Stretch) -> str:
 
 
 def _clock(wall: int) -> str:
-    return f"{_moment(wall):%H:%M}"
-
-
-def _second(instant: datetime.datetime) -> int:
-    return (instant - _EPOCH) // _SECOND
-
-
-def _moment(second: int) -> datetime.datetime:
-    return _EPOCH + second * _SECOND
+    return f"{instants.at_second(wall):%H:%M}"

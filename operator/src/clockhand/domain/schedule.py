@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar
 from croniter import croniter
 
 from clockhand import errors
-from clockhand.domain import budget, cron, pattern, zones
+from clockhand.domain import budget, cron, instants, pattern, zones
 from clockhand.domain import days as dates
 
 P = ParamSpec("P")
@@ -35,7 +35,6 @@ HORIZON_YEARS = 40
 NO_INSTANT = f"has no instant in {HORIZON_YEARS} years: write a date that comes"
 MAX_WALKS = 128
 _HORIZON = HORIZON_YEARS * 366 * cron.DAY
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _WALL_EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND = datetime.timedelta(seconds=1)
 _GAP_RULES = ("RunAfter", "Skip")
@@ -63,11 +62,11 @@ class Schedule:
 
     def next_after(self, instant: datetime.datetime) -> datetime.datetime:
         """The first slot strictly later than `instant`."""
-        return _moment(_next(self, _second(instant)))
+        return instants.at_second(_next(self, instants.second_of(instant)))
 
     def count_between(self, after: datetime.datetime, until: datetime.datetime) -> int:
         """How many slots lie in (after, until]; costs the same for a slot a minute and a slot a year."""
-        return self.count(_second(after) + 1, _second(until) + 1, budget.Budget(self.at))
+        return self.count(instants.second_of(after) + 1, instants.second_of(until) + 1, budget.Budget(self.at))
 
     def last_before_or_at(self, instant: datetime.datetime, *, after: datetime.datetime) -> datetime.datetime | None:
         """The newest slot in (after, instant], None where there is none."""
@@ -76,8 +75,9 @@ class Schedule:
     def newest(self, n: int, *, after: datetime.datetime, until: datetime.datetime) -> tuple[datetime.datetime, ...]:
         """The newest `n` slots in (after, until], oldest first."""
         steps = budget.Budget(self.at)
-        slots = itertools.islice(self.descending(_second(after) + 1, _second(until) + 1, steps), n)
-        return tuple(_moment(slot) for slot in reversed(list(slots)))
+        low, high = instants.second_of(after) + 1, instants.second_of(until) + 1
+        slots = itertools.islice(self.descending(low, high, steps), n)
+        return tuple(instants.at_second(slot) for slot in reversed(list(slots)))
 
     def first(self, low: int, steps: budget.Budget) -> int:
         """The first slot at or after `low`, in seconds since 1970."""
@@ -229,11 +229,3 @@ def _next(schedule: Schedule, after: int) -> int:
     slot = schedule.first(after + 1, budget.Budget(schedule.at))
     assert slot > after, "a schedule must move forward"
     return slot
-
-
-def _second(instant: datetime.datetime) -> int:
-    return (instant - _EPOCH) // _SECOND
-
-
-def _moment(second: int) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(seconds=second)

@@ -11,21 +11,20 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import conditions, times
+from clockhand.domain import conditions, instants, times
 from clockhand.domain import spec as specs
 
 MAX_NAME = 63
 TEMPLATE_INVALID = "TemplateInvalid"
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+NEVER = instants.EPOCH
 SCHEDULED = "Scheduled"
 _EMPTY = "{}"
 _FIXED_ZONES = frozenset({"UTC", "Etc/UTC"})
-_TICK = timedelta(milliseconds=1)
 _NO_SLOT = "no slot comes any more: for others set spec.at or spec.endAt to a later instant"
 _TOO_LATE = (
     "spec.at lies before the time at which this spec was stored, and an edit is never retroactive: "
@@ -203,7 +202,7 @@ def _read(sighting: Sighting, after: datetime, *, new: bool) -> Reading:
         sighting,
         job,
         None,
-        after if first is None else min(after, first - _TICK),
+        after if first is None else min(after, first - instants.MILLISECOND),
         spec_json=specs.encode(job).decode(),
         payload_json=msgspec.json.encode(job.payload).decode(),
         template_json=None if template is None else template.decode(),

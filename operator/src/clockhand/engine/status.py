@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, pods, sightings
+from clockhand.domain import conditions, instants, sightings
 from clockhand.kube import objects
 from clockhand.store import database
 from clockhand.store import status as rows
@@ -158,4 +158,4 @@ def _finished(condition: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _text(instant: datetime | None) -> str | None:
-    return None if instant is None else pods.instant_text(instant)
+    return None if instant is None else instants.rfc3339_ms(instant)

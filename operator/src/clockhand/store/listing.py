@@ -15,7 +15,7 @@ import msgspec
 from psycopg.types import json as json_types
 
 from clockhand.domain import backfill as backfill_domain
-from clockhand.domain import ids, names, states
+from clockhand.domain import ids, instants, names, states
 from clockhand.store import backfills, database
 
 SKIPPED = "Skipped"
@@ -23,7 +23,6 @@ SCAN_ROWS = 5_000
 TOP = names.lowest(datetime(9999, 12, 31, tzinfo=UTC))
 _FEW_JOBS = 100
 _SECOND = timedelta(seconds=1)
-_MILLISECOND = timedelta(milliseconds=1)
 _OVER = frozenset(str(state) for state in states.OVER)
 _ALL = frozenset(str(state) for state in states.RunState)
 _STABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -172,7 +171,7 @@ async def skips(
         return Step((), None)
     driver = "by_job" if jobs else "by_owner" if sift.owner else "by_time"
     parameters = {
-        "before_at": min(ids.scheduled_at_of(before), span.newest + _MILLISECOND),
+        "before_at": min(ids.scheduled_at_of(before), span.newest + instants.MILLISECOND),
         "before_id": names.skip_id_of(before),
         "oldest": span.oldest,
         "newest": span.newest,

@@ -12,12 +12,12 @@ import contextlib
 import uuid
 from collections import deque
 from collections.abc import Hashable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
 from clockhand import errors, metrics
-from clockhand.domain import ids
+from clockhand.domain import ids, instants
 from clockhand.store import changes, database, listing
 
 POLL_SECONDS = 1.0
@@ -208,6 +208,6 @@ async def _events(
     for begin in range(0, len(wanted), _CHUNK):
         for run in await listing.by_ids(connection, wanted[begin : begin + _CHUNK]):
             # a run is made in the transaction that logs its first change, whose time it has to the millisecond
-            created = ids.whole_ms(first_seen[run.run_id]) - run.created_at < timedelta(milliseconds=1)
+            created = ids.whole_ms(first_seen[run.run_id]) - run.created_at < instants.MILLISECOND
             events.append(Event(last[run.run_id], run, created=created))
     return sorted(events, key=lambda event: event.number)

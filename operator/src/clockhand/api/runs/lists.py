@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from clockhand.api.runs import selection, status
-from clockhand.domain import ids, names
+from clockhand.domain import instants, names
 from clockhand.store import changes, database, listing
 
 MOST = 5_000
@@ -191,8 +191,8 @@ def _read(token: str, chosen: selection.Selection, standing: changes.Standing, n
 
 
 def _milliseconds(instant: datetime) -> int:
-    return (instant - ids.EPOCH) // timedelta(milliseconds=1)
+    return (instant - instants.EPOCH) // instants.MILLISECOND
 
 
 def _instant(milliseconds: int) -> datetime:
-    return ids.EPOCH + timedelta(milliseconds=milliseconds)
+    return instants.EPOCH + milliseconds * instants.MILLISECOND

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from clockhand.api.runs import group, selection
-from clockhand.domain import pods, states
+from clockhand.domain import instants, pods, states
 from clockhand.store import listing
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ def metadata(run: listing.Run, version: int) -> Json:
         "namespace": group.namespace_of(run.owner),
         "uid": str(run.run_id),
         "resourceVersion": str(version),
-        "creationTimestamp": seconds(run.created_at),
+        "creationTimestamp": instants.rfc3339(run.created_at),
         "labels": selection.shown_labels(run),
     }
 
@@ -68,25 +68,13 @@ def lateness(run: listing.Run) -> float | None:
     return max(0.0, (run.launched_at - run.scheduled_at).total_seconds())
 
 
-def instant(value: datetime) -> str:
-    """RFC 3339 in UTC, with milliseconds where there are any."""
-    utc = value.astimezone(UTC)
-    text = utc.isoformat(timespec="milliseconds" if utc.microsecond >= 1000 else "seconds")
-    return text.replace("+00:00", "Z")
-
-
-def seconds(value: datetime) -> str:
-    """RFC 3339 in whole seconds: what metav1.Time can hold."""
-    return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def _spec(run: listing.Run) -> Json:
     if run.backfill is None:
-        return {"job": run.job_name, "kind": run.kind, "scheduledTime": instant(run.scheduled_at)}
+        return {"job": run.job_name, "kind": run.kind, "scheduledTime": instants.rfc3339_ms(run.scheduled_at)}
     span = run.backfill.span
     asked = {
-        "from": instant(span.first),
-        "to": instant(span.last),
+        "from": instants.rfc3339_ms(span.first),
+        "to": instants.rfc3339_ms(span.last),
         "order": str(span.order),
         "concurrency": run.backfill.concurrency,
     }
@@ -105,7 +93,7 @@ def _backfill_status(run: listing.Run, backfill: listing.Backfill) -> Json:
             "passed": backfill.passed,
             "succeeded": backfill.succeeded,
             "failed": backfill.failed,
-            **({} if backfill.reached_at is None else {"reachedTime": instant(backfill.reached_at)}),
+            **({} if backfill.reached_at is None else {"reachedTime": instants.rfc3339_ms(backfill.reached_at)}),
         },
         "conditions": _conditions(run) or None,
     }
@@ -149,7 +137,7 @@ def _condition(run: listing.Run, kind: str, holds: bool) -> Json:
     return {
         "type": kind,
         "status": "True" if holds else "False",
-        "lastTransitionTime": seconds(run.finished_at),
+        "lastTransitionTime": instants.rfc3339(run.finished_at),
         "reason": run.reason or run.state,
         "message": run.message or "",
     }
@@ -164,13 +152,13 @@ def _attempt(row: Any) -> Json:
         "exitCode": row.exit_code,
         "podName": row.pod_name,
         "node": row.node,
-        "claimedTime": instant(row.claimed_at),
+        "claimedTime": instants.rfc3339_ms(row.claimed_at),
         "startTime": _maybe(row.started_at),
-        "endTime": instant(row.ended_at),
+        "endTime": instants.rfc3339_ms(row.ended_at),
         "logged": row.logged,
     }
     return {key: value for key, value in values.items() if value is not None}
 
 
 def _maybe(value: datetime | None) -> str | None:
-    return None if value is None else instant(value)
+    return None if value is None else instants.rfc3339_ms(value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from clockhand.api.runs import group, status
-from clockhand.domain import pods, states
+from clockhand.domain import instants, pods, states
 from clockhand.store import listing
 
 FIELDS = ("metadata.name", "metadata.namespace", "spec.job", "status.state", "spec.day")
@@ -125,7 +125,7 @@ def parse(*, namespace: str | None, fields: str | None, labels: str | None) -> S
 def span_of_day(day: date) -> tuple[datetime, datetime]:
     """The first and the last millisecond of a UTC day."""
     start = datetime.combine(day, time(), UTC)
-    return start, start + timedelta(days=1) - timedelta(milliseconds=1)
+    return start, start + timedelta(days=1) - instants.MILLISECOND
 
 
 def _field(chosen: Selection, text: str) -> Selection:

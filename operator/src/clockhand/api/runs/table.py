@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from clockhand.api.runs import negotiate, objects
+from clockhand.domain import instants
 from clockhand.store import listing
 
 Json = dict[str, Any]
@@ -73,8 +74,8 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
 
 def _scheduled(run: listing.Run) -> str:
     if run.backfill is None:
-        return objects.instant(run.scheduled_at)
-    return f"{objects.instant(run.backfill.span.first)}/{objects.instant(run.backfill.span.last)}"
+        return instants.rfc3339_ms(run.scheduled_at)
+    return f"{instants.rfc3339_ms(run.backfill.span.first)}/{instants.rfc3339_ms(run.backfill.span.last)}"
 
 
 def _duration(run: listing.Run, now: datetime) -> str:
