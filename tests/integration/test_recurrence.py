@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests.support import sighted, told_time
 
-from clockhand.domain import ids, instants, sightings
+from clockhand import metrics
+from clockhand.domain import ids, instants, sightings, states
+from clockhand.engine import pauses
 from clockhand.store import database, runs
 
 EVERYWHERE = range(ids.SHARDS)
@@ -242,6 +244,37 @@ async def test_resume_records_one_summary_and_no_burst(world: told_time.World) -
     assert (found.suspended, found.last_slot_at, found.next_run_at) == (False, now, first + 120 * MINUTE)
     assert await world.fire() == 0
     assert await world.runs(seen) == []
+
+
+async def test_every_slot_that_does_not_run_is_counted_by_its_reason(world: told_time.World) -> None:
+    """Administrators watch the counter: a reason that only rows tell of would go unseen."""
+    reasons = [reason.value for reason in states.SkipReason]
+    before = {reason: metrics.SLOTS_SKIPPED.labels(reason=reason)._value.get() for reason in reasons}
+    when = {"schedule": sighted.EVERY_MINUTE, "pauseAfterFailures": 1}
+    resumed, mended, returned = (sighted.job(name, created_at=world.clock.at, **when) for name in ("a", "b", "c"))
+    await world.see(resumed, mended, returned)
+    suspended = sighted.edited(resumed, suspend=True, **when)
+    await world.see(suspended)
+    await world.query("UPDATE job_status SET consecutive_failures = 1 WHERE job_id = %s RETURNING 1", mended.uid)
+    await pauses.pause(world.db, [mended.uid])
+    await world.query(
+        "UPDATE jobs SET parked = 'why', next_slot_at = NULL, next_run_at = NULL WHERE job_id = %s RETURNING 1",
+        returned.uid,
+    )
+    world.clock.pass_by(minutes=10)
+    await world.see(sighted.edited(suspended, **when), sighted.edited(mended, **when), sighted.edited(returned, **when))
+    await world.query("UPDATE job_status SET consecutive_failures = 1 WHERE job_id = %s RETURNING 1", mended.uid)
+    await pauses.pause(world.db, [mended.uid])
+    world.clock.pass_by(minutes=3)
+    await world.fire()
+    await world.query("UPDATE job_status SET last_manual_success_at = now() WHERE job_id = %s RETURNING 1", mended.uid)
+    assert await pauses.resume(world.db, [mended.uid]) == 1
+    counted = {reason: metrics.SLOTS_SKIPPED.labels(reason=reason)._value.get() - before[reason] for reason in reasons}
+    assert {reason: count for reason, count in counted.items() if count} == {
+        "Suspended": 10, "Paused": 10 + 3, "Edited": 10, "CatchUp": 2 * 2,
+    }  # fmt: skip
+    stored = await world.query("SELECT reason::text, sum(count) FROM skips GROUP BY reason")
+    assert dict(map(tuple, stored)) == {reason: count for reason, count in counted.items() if count}
 
 
 async def test_an_edit_while_suspended_keeps_both_spans_apart(world: told_time.World) -> None:

@@ -17,6 +17,7 @@ import structlog
 from clockhand import errors, metrics
 from clockhand.domain import admission, firing, ids, spec, states
 from clockhand.engine import admit, pauses, specs
+from clockhand.engine import skips as reasons
 from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
@@ -99,12 +100,12 @@ async def _fire(
         await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED)
     await _make_room_in_history(connection, runs, now=now)
     inserted = await rows.insert_runs(connection, runs, now=now)
-    await rows.insert_skips(connection, skips, now=now)
+    await reasons.record(connection, skips, now=now)
     await rows.advance(connection, moves)
     await rows.show_fired(connection, runs, moves=moves, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
     await admit.promote_for(connection, replaced, now=now)
-    _count(inserted, skips)
+    metrics.RUNS_FIRED.inc(len(inserted))
 
 
 async def _make_room_in_history(connection: database.Connection, runs: Sequence[rows.NewRun], *, now: datetime) -> None:
@@ -162,9 +163,3 @@ def new_run(
         run_timeout=plan.run_timeout_seconds,
         payload=payload,
     )
-
-
-def _count(made: Collection[object], skips: Sequence[rows.NewSkip]) -> None:
-    metrics.RUNS_FIRED.inc(len(made))
-    for skip in skips:
-        metrics.SLOTS_SKIPPED.labels(reason=skip.reason.value).inc(skip.count)

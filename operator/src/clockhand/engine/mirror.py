@@ -20,7 +20,7 @@ import structlog
 from clockhand import errors
 from clockhand.domain import conditions, ids, sightings, states, times
 from clockhand.domain import spec as specs
-from clockhand.engine import fire, inbox, pauses, templates
+from clockhand.engine import fire, inbox, pauses, skips, templates
 from clockhand.engine import specs as stored_specs
 from clockhand.store import database, duties, firing, mirroring, runs
 
@@ -145,7 +145,7 @@ class Mirror:
         if await fire.settle_due(connection, wanted, now=now):
             locked = await mirroring.lock(connection, wanted)
         unfired = _unfired(locked.values(), now=now)
-        await firing.insert_skips(connection, unfired, now=now)
+        await skips.record(connection, unfired, now=now)
         readings = await self._read_edited(changes.edited, locked, fault=fault, now=now)
         await _delete(connection, changes.gone, locked, now=now)
         await self._edit(connection, readings, locked, now=now)
@@ -361,8 +361,8 @@ def _shown(
 
 def _unfired(rows: Iterable[mirroring.Locked], *, now: datetime) -> Sequence[firing.NewSkip]:
     """The slots of jobs that were suspended, paused or parked: one summary each, as the spec changes or goes."""
-    skips = (_span(row, now) for row in rows)
-    return [skip for skip in skips if skip is not None]
+    spans = (_span(row, now) for row in rows)
+    return [span for span in spans if span is not None]
 
 
 def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:

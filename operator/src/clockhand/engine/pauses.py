@@ -18,6 +18,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import conditions, sightings, spec, states, times
+from clockhand.engine import skips as reasons
 from clockhand.engine import specs
 from clockhand.store import database, firing, mirroring
 from clockhand.store import pauses as rows
@@ -134,7 +135,7 @@ async def pass_over(connection: database.Connection, due: Iterable[firing.DueJob
             continue
         skips.append(skip)
         moves.append(move)
-    await firing.insert_skips(connection, skips, now=now)
+    await reasons.record(connection, skips, now=now)
     await firing.advance(connection, moves)
 
 
@@ -184,7 +185,7 @@ async def _end(connection: database.Connection, job: rows.Paused, *, now: dateti
     due = plan.due(job.origin)
     passed = times.span(due, after=job.last_slot_at, until=now)
     if passed is not None:
-        await firing.insert_skips(connection, [_skip(job.job_id, passed)], now=now)
+        await reasons.record(connection, [_skip(job.job_id, passed)], now=now)
     slot = due.next_after(max(now, job.last_slot_at))
     return rows.Next(job.job_id, slot, None if slot is None else slot + plan.delay(job.job_id))
 

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from clockhand import errors, metrics
+from clockhand import errors
 from clockhand.domain import spec, states, times
+from clockhand.engine import skips as reasons
 from clockhand.engine import specs
 from clockhand.store import database, firing, rezoning
 
@@ -66,10 +67,8 @@ class Rezone:
         page = await rezoning.page(connection, after=place, limit=self._batch)
         waiting = await rezoning.lock(connection, [one.job_id for one in page], now=now)
         moves, skips = await _decided(connection, waiting, now=now)
-        await firing.insert_skips(connection, skips, now=now)
+        await reasons.record(connection, skips, now=now)
         await rezoning.move(connection, moves, now=now)
-        for skip in skips:
-            metrics.SLOTS_SKIPPED.labels(reason=skip.reason.value).inc(skip.count)
         return (page[-1] if len(page) == self._batch else None), len(moves)
 
 
