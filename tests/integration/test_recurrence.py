@@ -250,7 +250,7 @@ async def test_every_slot_that_does_not_run_is_counted_by_its_reason(world: told
     """Administrators watch the counter: a reason that only rows tell of would go unseen."""
     reasons = [reason.value for reason in states.SkipReason]
     before = {reason: metrics.SLOTS_SKIPPED.labels(reason=reason)._value.get() for reason in reasons}
-    when = {"schedule": sighted.EVERY_MINUTE, "pauseAfterFailures": 1}
+    when: dict[str, Any] = {"schedule": sighted.EVERY_MINUTE, "pauseAfterFailures": 1}
     resumed, mended, returned = (sighted.job(name, created_at=world.clock.at, **when) for name in ("a", "b", "c"))
     await world.see(resumed, mended, returned)
     suspended = sighted.edited(resumed, suspend=True, **when)
