@@ -20,7 +20,7 @@ from tests.support import jobs, postgres, steppable
 
 from clockhand.domain import ids, verdict
 from clockhand.domain.states import RunState as S
-from clockhand.engine import clock, fire, observe, prune, requests
+from clockhand.engine import clock, fire, prune, requests, verdicts
 from clockhand.store import database, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -367,7 +367,7 @@ async def test_running_work_goes_on_and_keeps_the_time_it_had(
         assert made.scheduled_at < start + 10 * MINUTE
     holder = next(one for one in fleet if one.held.holds(job.shard))
     key = runs.Key(quick, 5, job.shard)
-    holder.observer._end(observe.Ended(key, verdict.AttemptEnd(verdict.Ending.SUCCEEDED)))
+    holder.observer._end(verdicts.Ended(key, verdict.AttemptEnd(verdict.Ending.SUCCEEDED)))
     await turn(fleet, 2)
     async with db.transaction() as connection:
         assert await jobs.state_of(connection, quick) == (S.SUCCEEDED,)

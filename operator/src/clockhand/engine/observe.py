@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import structlog
 
 from clockhand import errors, metrics
-from clockhand.domain import observed, outcome, pods, spec, states, verdict
-from clockhand.engine import admit, backfill, pauses, shards, specs
+from clockhand.domain import observed, outcome, pods, states, verdict
+from clockhand.engine import admit, backfill, pauses, shards, verdicts
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
 from clockhand.store import database, runs
@@ -35,25 +35,6 @@ BATCH = 500
 _LOGS_AT_ONCE = 8
 _LOG_SECONDS = 5.0
 _ALL_LOGS_SECONDS = 10.0
-_RECORDED = {
-    verdict.Ending.SUCCEEDED: "Stopped",
-    verdict.Ending.FAILED: "Failed",
-    verdict.Ending.DISRUPTED: "Disrupted",
-    verdict.Ending.GONE: "Unseen",
-    verdict.Ending.NEVER_STARTED: "Stopped",
-    verdict.Ending.REFUSED: "Refused",
-    verdict.Ending.NAME_TAKEN: "Refused",
-    verdict.Ending.NAMESPACE_DELETED: "Stopped",
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ended:
-    """An attempt that is over, as seen; `pod` is None where there is none to read a log from."""
-
-    key: runs.Key
-    end: verdict.AttemptEnd
-    pod: observed.Pod | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +71,7 @@ class Observe:
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}
         self._handed_back: dict[uuid.UUID, runs.Key] = {}
-        self._ended: dict[tuple[uuid.UUID, int], Ended] = {}
+        self._ended: dict[verdicts.Attempt, verdicts.Ended] = {}
         self._settled: set[str] = set()  # uids of pods whose outcome is stored
         self.pods: dict[tuple[str, str], observed.Pod] = {}
         """Every pod of the held shards as last seen, by namespace and name."""
@@ -149,7 +130,7 @@ class Observe:
         identity = pods.identity_of(pod)
         if identity is not None:
             end = verdict.AttemptEnd(ending, reason=_reason_of(ending), message=message, asked=True)
-            self._end(Ended(runs.Key(identity.run_id, identity.token, identity.shard), end))
+            self._end(verdicts.Ended(runs.Key(identity.run_id, identity.token, identity.shard), end))
 
     def note_launched(self, claim: runs.Claim, pod_uid: uuid.UUID) -> None:
         """Takes note that the API server has the attempt's pod."""
@@ -158,7 +139,7 @@ class Observe:
 
     def note_claim_end(self, claim: runs.Claim, end: verdict.AttemptEnd) -> None:
         """Takes note that an attempt ended without a pod of its own."""
-        self._end(Ended(_key(claim), end))
+        self._end(verdicts.Ended(_key(claim), end))
 
     def note_waits(self, claim: runs.Claim, reason: str, message: str | None) -> None:
         """Takes note of why an attempt has no pod yet."""
@@ -196,7 +177,7 @@ class Observe:
             self.wanted.clear()
         return batch.size
 
-    async def _store(self, batch: _Batch, holder: runs.Holder, logs: dict[tuple[uuid.UUID, int], str]) -> _Stored:
+    async def _store(self, batch: _Batch, holder: runs.Holder, logs: dict[verdicts.Attempt, str]) -> verdicts.Stored:
         ended = list(batch.ended.values())
         async with self._db.transaction() as connection:
             now = await database.now(connection)
@@ -208,23 +189,23 @@ class Observe:
             if batch.waits:
                 await runs.waiting_for_pod(connection, list(batch.waits.values()))
             await runs.hand_back(connection, holder=holder, items=list(batch.handed_back.values()))
-            return await _store_ended(connection, holder, ended, logs, now=now)
+            return await verdicts.store(connection, holder, ended, logs, now=now)
 
     async def _promote(self, jobs: set[uuid.UUID]) -> None:
         if jobs:
             async with self._db.transaction() as connection:
                 await admit.promote_for(connection, jobs, now=await database.now(connection))
 
-    async def _logs(self, ended: Sequence[Ended] | Any) -> dict[tuple[uuid.UUID, int], str]:
+    async def _logs(self, ended: Sequence[verdicts.Ended] | Any) -> dict[verdicts.Attempt, str]:
         places = asyncio.Semaphore(_LOGS_AT_ONCE)
-        tails: dict[tuple[uuid.UUID, int], str] = {}
+        tails: dict[verdicts.Attempt, str] = {}
 
-        async def fetch(item: Ended, pod: observed.Pod) -> None:
+        async def fetch(item: verdicts.Ended, pod: observed.Pod) -> None:
             where = (pod.metadata.namespace, pod.metadata.name, outcome.main_container_of(pod))
             # a log is a help, never a reason to lose an outcome
             with contextlib.suppress(errors.ClockhandError, TimeoutError):
                 async with places, asyncio.timeout(_LOG_SECONDS):
-                    tails[(item.key.run_id, item.key.token)] = await self._api.log_tail(*where)
+                    tails[item.attempt] = await self._api.log_tail(*where)
 
         ill = [item for item in ended if item.pod and item.end.ending is not verdict.Ending.SUCCEEDED]
         with contextlib.suppress(TimeoutError):
@@ -232,7 +213,7 @@ class Observe:
                 await asyncio.gather(*(fetch(item, item.pod) for item in ill if item.pod))
         return tails
 
-    def _drop(self, batch: _Batch, stored: _Stored) -> None:
+    def _drop(self, batch: _Batch, stored: verdicts.Stored) -> None:
         _forget(self._launched, batch.launched)
         _forget(self._started, batch.started)
         _forget(self._waits, batch.waits)
@@ -245,30 +226,18 @@ class Observe:
 
     def _note_end(self, pod: observed.Pod) -> bool:
         identity = pods.identity_of(pod)
-        end = _end_of(pod)
+        end = verdicts.end_of(pod)
         if identity is None or end is None:
             return False
         self.gated.pop(identity.run_id, None)
         if pod.metadata.uid in self._settled:
             return True
-        self._end(Ended(runs.Key(identity.run_id, identity.token, identity.shard), end, pod))
+        self._end(verdicts.Ended(runs.Key(identity.run_id, identity.token, identity.shard), end, pod))
         return True
 
-    def _end(self, item: Ended) -> None:
-        self._ended.setdefault((item.key.run_id, item.key.token), item)
+    def _end(self, item: verdicts.Ended) -> None:
+        self._ended.setdefault(item.attempt, item)
         self.wanted.set()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Stored:
-    """Attempts whose end was stored, by run and token, and what that means for the jobs."""
-
-    attempts: set[tuple[uuid.UUID, int]] = dataclasses.field(default_factory=set)
-    jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
-    """Those in which another run may now go on."""
-    ended: pauses.Ended = dataclasses.field(default_factory=pauses.Ended)
-    backfills: set[uuid.UUID] = dataclasses.field(default_factory=set)
-    """Those that may now make another run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -277,7 +246,7 @@ class _Batch:
     started: dict[uuid.UUID, runs.Started]
     waits: dict[uuid.UUID, runs.Waits]
     handed_back: dict[uuid.UUID, runs.Key]
-    ended: dict[tuple[uuid.UUID, int], Ended]
+    ended: dict[verdicts.Attempt, verdicts.Ended]
 
     @property
     def size(self) -> int:
@@ -293,118 +262,6 @@ async def _store_launched(connection: database.Connection, holder: runs.Holder, 
     for row in stored:
         if row.first:
             metrics.LATENESS.observe(row.lateness)
-
-
-async def _store_ended(
-    connection: database.Connection,
-    holder: runs.Holder,
-    ended: Sequence[Ended],
-    logs: dict[tuple[uuid.UUID, int], str],
-    *,
-    now: datetime,
-) -> _Stored:
-    """Stores the verdicts over those attempts that are still open and ours."""
-    stored = _Stored()
-    if not ended:
-        return stored
-    by_attempt = {(item.key.run_id, item.key.token): item for item in ended}
-    outcomes, records, stored_items = [], [], []
-    for row in await runs.lock_open(connection, holder=holder, items=[item.key for item in ended]):
-        item = by_attempt[(row.run_id, row.token)]
-        stored.attempts.add((row.run_id, row.token))
-        stored_items.append(item)
-        plan = specs.of(row.spec)
-        stored.ended.expect(row.job_id, plan)
-        decided = verdict.judge(plan, _open_run(row), item.end, now=now)
-        outcomes.append(_outcome(row, decided, item))
-        if decided.state is not states.RunState.SUCCEEDED:
-            records.append(_record(row, item, logs.get((row.run_id, row.token))))
-        if _has_successors(plan):
-            stored.jobs.add(row.job_id)
-    # a pod is seen again by every new holder, long after its outcome was stored; what a launch reports is not
-    metrics.STALE_WRITES.inc(sum(item.pod is None for item in ended) - sum(item.pod is None for item in stored_items))
-    await runs.record_attempts(connection, records, now=now)
-    await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
-    for row in await runs.finish(connection, [one for one in outcomes if one.state.is_over], now=now):
-        metrics.RUNS_ENDED.labels(state=row.state).inc()
-        stored.ended.note(row.job_id, kind=row.kind, state=row.state)
-        if row.kind == states.RunKind.BACKFILL:
-            stored.backfills.add(uuid.UUID(row.key))
-        if not row.kept:
-            metrics.HISTORY_CONFLICTS.inc()
-            log.error("run_already_in_history", run=str(row.run_id))
-    return stored
-
-
-def _has_successors(plan: spec.JobSpec) -> bool:
-    one_at_a_time = plan.max_concurrent_runs is not None
-    return (
-        one_at_a_time
-        or plan.concurrency_policy is not spec.ConcurrencyPolicy.ALLOW
-        or plan.catch_up.policy is spec.CatchUpPolicy.ALL
-    )
-
-
-def _end_of(pod: observed.Pod) -> verdict.AttemptEnd | None:
-    asked = pod.metadata.deletion_timestamp is not None
-    match outcome.classify(pod):
-        case outcome.Succeeded():
-            return verdict.AttemptEnd(verdict.Ending.SUCCEEDED, asked=asked)
-        case outcome.Failed(reason=reason, exit_code=code, message=message):
-            return verdict.AttemptEnd(verdict.Ending.FAILED, reason, code, message or None, asked)
-        case outcome.Disrupted(reason=reason, exit_code=code, message=message):
-            return verdict.AttemptEnd(verdict.Ending.DISRUPTED, reason, code, message or None, asked)
-    return None
-
-
-def _open_run(row: Any) -> verdict.OpenRun:
-    return verdict.OpenRun(
-        run_id=row.run_id,
-        state=states.RunState(row.state),
-        attempt=row.attempt,
-        failures=row.failures,
-        disruptions=row.disruptions,
-        stop_reason=row.stop_reason,
-        job_is_deleted=row.job_is_deleted,
-    )
-
-
-def _outcome(row: Any, decided: verdict.Verdict, item: Ended) -> runs.Outcome:
-    # a pod can be over before anything else of it was stored
-    pod = item.pod
-    return runs.Outcome(
-        run_id=row.run_id,
-        token=row.token,
-        state=decided.state,
-        reason=decided.reason,
-        message=decided.message,
-        failures=decided.failures,
-        disruptions=decided.disruptions,
-        ready_at=decided.ready_at,
-        pod_uid=uuid.UUID(pod.metadata.uid) if pod else None,
-        node=pod.spec.node_name or None if pod else None,
-        created_at=pod.metadata.creation_timestamp if pod else None,
-        started_at=outcome.started_at_of(pod) if pod else None,
-    )
-
-
-def _record(row: Any, item: Ended, log_tail: str | None) -> runs.AttemptRecord:
-    end = item.end
-    timed_out = row.stop_reason in (states.Reason.ATTEMPT_TIMEOUT, states.Reason.PENDING_TIMEOUT)
-    return runs.AttemptRecord(
-        run_id=row.run_id,
-        scheduled_at=row.scheduled_at,
-        attempt=row.attempt,
-        claimed_at=row.claimed_at,
-        started_at=row.started_at or (outcome.started_at_of(item.pod) if item.pod else None),
-        outcome="TimedOut" if timed_out else "Stopped" if row.stop_reason else _RECORDED[end.ending],
-        reason=row.stop_reason or end.reason or end.ending.value,
-        exit_code=end.exit_code,
-        message=end.message,
-        pod_name=pods.pod_name(row.job_name, row.run_id, row.attempt),
-        node=row.node or (item.pod.spec.node_name or None if item.pod else None),
-        log_tail=log_tail,
-    )
 
 
 def _reason_of(ending: verdict.Ending) -> str:
