@@ -32,8 +32,6 @@ AGAIN = timedelta(seconds=10)
 PARKED = timedelta(seconds=30)
 _NEVER_AHEAD = timedelta(minutes=1)
 """Nothing is put off for so long: what is to be looked at later than this was put off before the clock went back."""
-_ALWAYS_THERE = timedelta(weeks=1)
-"""Slots no older than this have a partition at any retention."""
 
 
 def is_due(look_at: datetime, now: datetime) -> bool:
@@ -176,8 +174,7 @@ async def _make(
 ) -> None:
     if not slots:
         return
-    if now - min(slots) > _ALWAYS_THERE:
-        await partitions.ensure(connection, oldest=min(slots), newest=max(slots))
+    await partitions.ensure_for(connection, slots, now=now)
     await rows.insert_runs(connection, [_run(row, plan, slot) for slot in slots], now=now)
     await admit.promote_for(connection, [row.job_id], now=now)
     metrics.RUNS_BACKFILLED.inc(len(slots))

@@ -12,21 +12,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-import structlog
 
-from clockhand import errors, metrics
+from clockhand import metrics
 from clockhand.domain import admission, firing, ids, spec, states
-from clockhand.engine import admit, pauses, specs
-from clockhand.engine import skips as reasons
+from clockhand.engine import admit, parking, pauses, skips, specs
 from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
 
-log = structlog.get_logger(__name__)
-
 BATCH = 500
-_ALWAYS_THERE = timedelta(weeks=1)
-"""Partitions for slots no older than this exist at any retention; a run without one could not end."""
 ANYBODYS_AFTER = timedelta(seconds=3)
 """A slot overdue by this much may be fired by any replica: a dead one delays nobody for long."""
 
@@ -48,9 +42,9 @@ class Fire:
             now = await database.now(connection)
             before = now - ANYBODYS_AFTER if anybodys else now
             due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
-            held = await pauses.held(connection, due)
-            await _fire(connection, [job for job in due if job.job_id not in held], now=now)
-        await pauses.pause(self._db, held)
+            stopped = await pauses.at_limit(connection, due)
+            await _fire(connection, [job for job in due if job.job_id not in stopped], now=now)
+        await pauses.pause(self._db, stopped)
         return len(due)
 
 
@@ -61,9 +55,9 @@ async def settle_due(connection: database.Connection, job_ids: Collection[uuid.U
     jitter is not over fires early: later there is no spec to fire it under. Returns how many jobs had such a slot.
     """
     due = await rows.lock_jobs(connection, job_ids=job_ids, before=now)
-    held = await pauses.held(connection, due)
-    await pauses.pass_over(connection, [job for job in due if job.job_id in held], now=now)
-    await _fire(connection, [job for job in due if job.job_id not in held], now=now, early=True)
+    stopped = await pauses.at_limit(connection, due)
+    await pauses.pass_over(connection, [job for job in due if job.job_id in stopped], now=now)
+    await _fire(connection, [job for job in due if job.job_id not in stopped], now=now, early=True)
     return len(due)
 
 
@@ -72,7 +66,7 @@ async def _fire(
 ) -> None:
     live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
     runs: list[rows.NewRun] = []
-    skips: list[rows.NewSkip] = []
+    skipped: list[rows.NewSkip] = []
     moves: list[rows.Advance] = []
     replaced: list[uuid.UUID] = []
     for job in due:
@@ -88,35 +82,26 @@ async def _fire(
             )
             made = [_run(job, plan, slot) for slot in decided.slots]
         except Exception as error:  # whatever a spec raises, it stops its own job alone
-            await _park(connection, job, error, now=now)
+            await parking.park(connection, job, error, now=now)
             continue
         runs.extend(made)
-        skips.extend(rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips)
+        skipped.extend(
+            rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
+        )
         moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at, decided.delay))
         if decided.replaces:
             replaced.append(job.job_id)
     if replaced:
         await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED)
-    await _make_room_in_history(connection, runs, now=now)
+    await partitions.ensure_for(connection, [run.scheduled_at for run in runs], now=now)
     inserted = await rows.insert_runs(connection, runs, now=now)
-    await reasons.record(connection, skips, now=now)
+    await skips.record(connection, skipped, now=now)
     await rows.advance(connection, moves)
     await rows.show_fired(connection, runs, moves=moves, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
     await admit.promote_for(connection, replaced, now=now)
     metrics.RUNS_FIRED.inc(len(inserted))
-
-
-async def _make_room_in_history(connection: database.Connection, runs: Sequence[rows.NewRun], *, now: datetime) -> None:
-    for old in {run.scheduled_at for run in runs if now - run.scheduled_at > _ALWAYS_THERE}:
-        await partitions.ensure(connection, oldest=old, newest=old)
-
-
-async def _park(connection: database.Connection, job: rows.DueJob, error: Exception, *, now: datetime) -> None:
-    sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
-    log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
-    await rows.park(connection, job_id=job.job_id, sentence=sentence, now=now)
 
 
 def _looks_at_live(job: rows.DueJob) -> bool:

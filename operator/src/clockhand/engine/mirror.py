@@ -18,10 +18,8 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, ids, sightings, states, times
-from clockhand.domain import spec as specs
-from clockhand.engine import fire, inbox, pauses, skips, templates
-from clockhand.engine import specs as stored_specs
+from clockhand.domain import conditions, ids, sightings, spec, states, times
+from clockhand.engine import fire, inbox, pauses, skips, specs, templates
 from clockhand.store import database, duties, firing, mirroring, runs
 
 log = structlog.get_logger(__name__)
@@ -369,11 +367,11 @@ def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
     if row.next_slot_at is not None or row.deleted or row.spec == _NO_SPEC or row.last_slot_at >= now:
         return None
     try:
-        due = stored_specs.of(row.spec).due(row.origin)
+        due = specs.of(row.spec).due(row.origin)
         span = times.span(due, after=row.last_slot_at, until=now)
         if span is None:
             return None
-        return firing.NewSkip(row.job_id, span.first, span.last, span.count, _why_unfired(row))
+        return skips.over(row.job_id, span, _why_unfired(row))
     except (errors.InvalidInput, msgspec.MsgspecError):
         # parked since its schedule cannot be evaluated: no slot of it can be named
         return None
@@ -387,6 +385,6 @@ def _why_unfired(row: mirroring.Locked) -> states.SkipReason:
 
 def _stops_on_delete(row: mirroring.Locked) -> bool:
     try:
-        return stored_specs.of(row.spec).on_delete is specs.OnDelete.CANCEL
+        return specs.of(row.spec).on_delete is spec.OnDelete.CANCEL
     except (errors.InvalidInput, msgspec.MsgspecError):
         return False

@@ -168,7 +168,7 @@ class Observe:
             logs = await self._logs(batch.ended.values())
             stored = await self._store(batch, holder, logs)
             self._drop(batch, stored)
-            await pauses.follow(self._db, stored.ended)
+            await pauses.follow(self._db, stored.pausing)
             await self._promote(stored.jobs)
             # after the promotion: what waits for a place comes before what could have been made long ago
             for backfill_id in stored.backfills:

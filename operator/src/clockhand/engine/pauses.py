@@ -18,8 +18,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import conditions, sightings, spec, states, times
-from clockhand.engine import skips as reasons
-from clockhand.engine import specs
+from clockhand.engine import parking, skips, specs
 from clockhand.store import database, firing, mirroring
 from clockhand.store import pauses as rows
 
@@ -34,7 +33,7 @@ _HOW_TO_RESUME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Candidates:
     """Jobs that may begin or end a pause, by what became of their runs."""
 
     limited: set[uuid.UUID] = field(default_factory=set)
@@ -56,10 +55,10 @@ class Ended:
             self.succeeded_by_hand.add(job_id)
 
 
-async def follow(db: database.Database, ended: Ended) -> None:
+async def follow(db: database.Database, candidates: Candidates) -> None:
     """Begins and ends pauses, once the outcomes that call for it are stored."""
-    await pause(db, ended.dead)
-    await resume(db, ended.succeeded_by_hand)
+    await pause(db, candidates.dead)
+    await resume(db, candidates.succeeded_by_hand)
 
 
 async def sweep(db: database.Database, shards: Collection[int]) -> int:
@@ -105,7 +104,7 @@ async def resume(db: database.Database, job_ids: Collection[uuid.UUID]) -> int:
             try:
                 following.append(await _end(connection, job, now=now))
             except Exception as error:  # whatever a spec raises, it stops its own job alone
-                await _park(connection, job.job_id, error, now=now)
+                await parking.park(connection, job, error, now=now)
         resumed = {one.job_id for one in following}
         await rows.resume(connection, following, now=now)
         await rows.forget_failures(connection, resumed)
@@ -114,7 +113,7 @@ async def resume(db: database.Database, job_ids: Collection[uuid.UUID]) -> int:
     return len(resumed)
 
 
-async def held(connection: database.Connection, due: Sequence[firing.DueJob]) -> frozenset[uuid.UUID]:
+async def at_limit(connection: database.Connection, due: Sequence[firing.DueJob]) -> frozenset[uuid.UUID]:
     """Those of the locked jobs that are at their limit, and not paused yet: their slots must not run."""
     limits = {job.job_id: limit for job in due if (limit := _limit(job.spec)) is not None}
     if not limits:
@@ -124,18 +123,18 @@ async def held(connection: database.Connection, due: Sequence[firing.DueJob]) ->
 
 
 async def pass_over(connection: database.Connection, due: Iterable[firing.DueJob], *, now: datetime) -> None:
-    """Records the slots of held jobs up to `now` as skipped, for a transaction that changes or deletes the jobs."""
-    skips: list[firing.NewSkip] = []
+    """Records the slots of jobs at their limit up to `now` as skipped, for a transaction that changes or deletes them."""
+    skipped: list[firing.NewSkip] = []
     moves: list[firing.Advance] = []
     for job in due:
         try:
             skip, move = _passed(job, now)
         except Exception as error:
-            await _park(connection, job.job_id, error, now=now)
+            await parking.park(connection, job, error, now=now)
             continue
-        skips.append(skip)
+        skipped.append(skip)
         moves.append(move)
-    await reasons.record(connection, skips, now=now)
+    await skips.record(connection, skipped, now=now)
     await firing.advance(connection, moves)
 
 
@@ -172,11 +171,7 @@ def _passed(job: firing.DueJob, now: datetime) -> tuple[firing.NewSkip, firing.A
     first = job.next_slot_at
     passed = times.span(due, after=first - _TICK, until=now) or times.Span(first, first, 1)
     move = firing.Advance(job.job_id, passed.last, due.next_after(passed.last), plan.delay(job.job_id))
-    return _skip(job.job_id, passed), move
-
-
-def _skip(job_id: uuid.UUID, passed: times.Span) -> firing.NewSkip:
-    return firing.NewSkip(job_id, passed.first, passed.last, passed.count, states.SkipReason.PAUSED)
+    return skips.over(job.job_id, passed, states.SkipReason.PAUSED), move
 
 
 async def _end(connection: database.Connection, job: rows.Paused, *, now: datetime) -> rows.Next:
@@ -185,15 +180,10 @@ async def _end(connection: database.Connection, job: rows.Paused, *, now: dateti
     due = plan.due(job.origin)
     passed = times.span(due, after=job.last_slot_at, until=now)
     if passed is not None:
-        await reasons.record(connection, [_skip(job.job_id, passed)], now=now)
+        skip = skips.over(job.job_id, passed, states.SkipReason.PAUSED)
+        await skips.record(connection, [skip], now=now)
     slot = due.next_after(max(now, job.last_slot_at))
     return rows.Next(job.job_id, slot, None if slot is None else slot + plan.delay(job.job_id))
-
-
-async def _park(connection: database.Connection, job_id: uuid.UUID, error: Exception, *, now: datetime) -> None:
-    sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
-    log.warning("job_parked", job=str(job_id), sentence=sentence)
-    await firing.park(connection, job_id=job_id, sentence=sentence, now=now)
 
 
 def _shown_paused(job: rows.Firing, status: rows.Status, last: Any | None, *, now: datetime) -> mirroring.Shown:

@@ -14,10 +14,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from clockhand import errors
 from clockhand.domain import spec, states, times
-from clockhand.engine import skips as reasons
-from clockhand.engine import specs
+from clockhand.engine import parking, skips, specs
 from clockhand.store import database, firing, rezoning
 
 log = structlog.get_logger(__name__)
@@ -66,8 +64,8 @@ class Rezone:
         now = await database.now(connection)
         page = await rezoning.page(connection, after=place, limit=self._batch)
         waiting = await rezoning.lock(connection, [one.job_id for one in page], now=now)
-        moves, skips = await _decided(connection, waiting, now=now)
-        await reasons.record(connection, skips, now=now)
+        moves, skipped = await _decided(connection, waiting, now=now)
+        await skips.record(connection, skipped, now=now)
         await rezoning.move(connection, moves, now=now)
         return (page[-1] if len(page) == self._batch else None), len(moves)
 
@@ -77,23 +75,20 @@ async def _decided(
 ) -> tuple[Sequence[rezoning.Move], Sequence[firing.NewSkip]]:
     """In small steps: the loop has slots to fire in between."""
     moves: list[rezoning.Move] = []
-    skips: list[firing.NewSkip] = []
+    skipped: list[firing.NewSkip] = []
     for number, job in enumerate(waiting, start=1):
         try:
             move, passed = _decide(job, specs.of(job.spec), now=now)
         except Exception as error:  # whatever a spec raises, it stops its own job alone
-            sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
-            log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
-            await firing.park(connection, job_id=job.job_id, sentence=sentence, now=now)
+            await parking.park(connection, job, error, now=now)
             continue
         if passed is not None:
-            edited = states.SkipReason.EDITED
-            skips.append(firing.NewSkip(job.job_id, passed.first, passed.last, passed.count, edited))
+            skipped.append(skips.over(job.job_id, passed, states.SkipReason.EDITED))
         if move.next_slot_at != job.next_slot_at or passed is not None:
             moves.append(move)
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
-    return moves, skips
+    return moves, skipped
 
 
 def _decide(job: rezoning.Waiting, plan: spec.JobSpec, *, now: datetime) -> tuple[rezoning.Move, times.Span | None]:

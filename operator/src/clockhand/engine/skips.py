@@ -5,15 +5,22 @@ In one place, so that no reason is left out of the figures that administrators w
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
 from clockhand import metrics
+from clockhand.domain import states, times
 from clockhand.store import database, firing
 
 
-async def record(connection: database.Connection, skips: Sequence[firing.NewSkip], *, now: datetime) -> None:
+def over(job_id: uuid.UUID, span: times.Span, reason: states.SkipReason) -> firing.NewSkip:
+    """The slots of `span` as one row."""
+    return firing.NewSkip(job_id, span.first, span.last, span.count, reason)
+
+
+async def record(connection: database.Connection, skipped: Sequence[firing.NewSkip], *, now: datetime) -> None:
     """Stores why slots do not run."""
-    await firing.insert_skips(connection, skips, now=now)
-    for skip in skips:
+    await firing.insert_skips(connection, skipped, now=now)
+    for skip in skipped:
         metrics.SLOTS_SKIPPED.labels(reason=skip.reason.value).inc(skip.count)

@@ -55,7 +55,7 @@ class Stored:
     attempts: set[Attempt] = dataclasses.field(default_factory=set)
     jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those in which another run may now go on."""
-    ended: pauses.Ended = dataclasses.field(default_factory=pauses.Ended)
+    pausing: pauses.Candidates = dataclasses.field(default_factory=pauses.Candidates)
     backfills: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those that may now make another run."""
 
@@ -92,7 +92,7 @@ async def store(
         stored.attempts.add((row.run_id, row.token))
         stored_items.append(item)
         plan = specs.of(row.spec)
-        stored.ended.expect(row.job_id, plan)
+        stored.pausing.expect(row.job_id, plan)
         decided = verdict.judge(plan, _open_run(row), item.end, now=now)
         outcomes.append(_outcome(row, decided, item))
         if decided.state is not states.RunState.SUCCEEDED:
@@ -110,7 +110,7 @@ async def store(
 
 def _note_over(stored: Stored, row: Any) -> None:
     metrics.RUNS_ENDED.labels(state=row.state).inc()
-    stored.ended.note(row.job_id, kind=row.kind, state=row.state)
+    stored.pausing.note(row.job_id, kind=row.kind, state=row.state)
     if row.kind == states.RunKind.BACKFILL:
         stored.backfills.add(uuid.UUID(row.key))
     if not row.kept:

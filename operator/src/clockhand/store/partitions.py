@@ -8,7 +8,7 @@ write.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 from psycopg import sql
@@ -26,17 +26,14 @@ _ATTACH = sql.SQL("ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM 
 
 async def ensure(connection: database.Connection, *, oldest: datetime, newest: datetime) -> Sequence[str]:
     """Makes every missing partition for the weeks from `oldest` to `newest`; returns the names of those it made."""
-    await connection.execute("SET LOCAL TimeZone TO 'UTC'")
-    await database.fetch(connection, "partitions.lock")
-    there = {row.name for row in await database.fetch(connection, "partitions.existing")}
-    made = []
-    for monday in _mondays(oldest, newest):
-        for parent in PARENTS:
-            name = name_of(parent, monday)
-            if name not in there:
-                await _make(connection, parent=parent, name=name, monday=monday)
-                made.append(name)
-    return made
+    return await _ensure(connection, _mondays(oldest, newest))
+
+
+async def ensure_for(connection: database.Connection, instants: Iterable[datetime], *, now: datetime) -> None:
+    """Makes those missing for slots beyond the last week, which every retention covers: without one a run cannot end."""
+    old = {_monday(instant) for instant in instants if now - instant > _WEEK}
+    if old:
+        await _ensure(connection, sorted(old))
 
 
 async def ensure_window(connection: database.Connection, *, now: datetime, retention_days: int) -> Sequence[str]:
@@ -67,6 +64,20 @@ def week_of(name: str) -> date | None:
     return date.fromisocalendar(int(match["year"]), int(match["week"]), 1) if match else None
 
 
+async def _ensure(connection: database.Connection, mondays: Iterable[date]) -> Sequence[str]:
+    await connection.execute("SET LOCAL TimeZone TO 'UTC'")
+    await database.fetch(connection, "partitions.lock")
+    there = {row.name for row in await database.fetch(connection, "partitions.existing")}
+    made = []
+    for monday in mondays:
+        for parent in PARENTS:
+            name = name_of(parent, monday)
+            if name not in there:
+                await _make(connection, parent=parent, name=name, monday=monday)
+                made.append(name)
+    return made
+
+
 async def _make(connection: database.Connection, *, parent: str, name: str, monday: date) -> None:
     names = {"parent": sql.Identifier(parent), "name": sql.Identifier(name)}
     bounds = {
@@ -78,11 +89,15 @@ async def _make(connection: database.Connection, *, parent: str, name: str, mond
 
 
 def _mondays(oldest: datetime, newest: datetime) -> Iterator[date]:
-    first = oldest.astimezone(UTC).date()
-    monday = first - timedelta(days=first.weekday())
+    monday = _monday(oldest)
     while _midnight(monday) <= newest:
         yield monday
         monday += _WEEK
+
+
+def _monday(instant: datetime) -> date:
+    day = instant.astimezone(UTC).date()
+    return day - timedelta(days=day.weekday())
 
 
 def _midnight(day: date) -> datetime:

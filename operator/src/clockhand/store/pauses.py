@@ -27,6 +27,7 @@ class Paused:
     """A locked job that is paused."""
 
     job_id: UUID
+    owner: str
     name: str
     generation: int
     created_at: datetime

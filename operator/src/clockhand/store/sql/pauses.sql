@@ -12,7 +12,7 @@ FOR UPDATE OF j;
 
 -- name: lock_paused
 -- One that was parked while it was paused stays as it is: its next edit ends both.
-SELECT j.job_id, j.name, j.generation, j.created_at, j.last_slot_at, s.spec::text AS spec
+SELECT j.job_id, j.owner, j.name, j.generation, j.created_at, j.last_slot_at, s.spec::text AS spec
 FROM jobs j JOIN job_specs s USING (job_id, spec_id)
 WHERE j.job_id = ANY(%(job_ids)s::uuid[]) AND j.paused_at IS NOT NULL AND j.deleted_at IS NULL AND j.parked IS NULL
 ORDER BY j.job_id
