@@ -29,11 +29,6 @@ def test_a_move_is_allowed_exactly_where_the_design_lists_it(old: S | None, new:
     assert states.may_become(old, new) is ((old, new) in ALLOWED)
 
 
-@pytest.mark.parametrize("new", list(S))
-def test_sources_are_the_table_read_backwards(new: S) -> None:
-    assert states.sources_of(new) == {old for old, to in ALLOWED if to is new and old is not None}
-
-
 def test_every_state_has_a_row() -> None:
     assert set(states.TRANSITIONS) == {None, *S}
 

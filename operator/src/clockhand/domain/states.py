@@ -101,8 +101,3 @@ TRANSITIONS: Mapping[RunState | None, frozenset[RunState]] = {
 def may_become(old: RunState | None, new: RunState) -> bool:
     """Whether a run in state `old` (None: it does not exist yet) may move to `new`."""
     return new in TRANSITIONS[old]
-
-
-def sources_of(new: RunState) -> frozenset[RunState]:
-    """The states from which a run may move to `new`."""
-    return frozenset(old for old, targets in TRANSITIONS.items() if old is not None and new in targets)
