@@ -121,6 +121,20 @@ async def test_without_a_run_or_a_record_it_counts_from_the_edit(db: database.Da
     assert await expires_at(db, job) == now - timedelta(minutes=2) + TTL
 
 
+async def test_runs_of_an_earlier_rule_do_not_take_an_edited_object_away(db: database.Database, now: datetime) -> None:
+    """Somebody makes a one-shot of a schedule, or moves one, and mistakes the date: nothing of the new rule has run."""
+    edited = now - timedelta(minutes=2)
+    job = await make(db, edited)
+    await change(db, "UPDATE job_specs SET spec = jsonb_build_object('at', %s::timestamptz)", now - HOUR)
+    await run(db, job, S.SUCCEEDED, now - 2 * HOUR, finished_at=now - 2 * HOUR)
+    assert await step(db) == []
+    assert await expires_at(db, job) == edited + TTL
+    # its own run, or its own skip, is the end that counts, whatever was edited since
+    await change(db, "UPDATE jobs SET expires_at = NULL")
+    await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - HOUR)
+    assert await step(db) == [job.name]
+
+
 @pytest.mark.parametrize("state", sorted({S.BLOCKED, S.QUEUED, S.CLAIMED, S.RUNNING, S.STOPPING, S.RETRYING}))
 async def test_nothing_goes_while_a_run_is_live(db: database.Database, now: datetime, state: S) -> None:
     job = await make(db, now - HOUR)
@@ -288,7 +302,8 @@ async def test_a_one_shot_from_its_object_to_its_end(db: database.Database, now:
         async with db.transaction() as connection:
             [job] = await jobs.query(connection, "SELECT job_id, owner, name, shard, spec_id FROM jobs")
         await change(db, "UPDATE jobs SET last_slot_at = next_slot_at, next_slot_at = NULL, next_run_at = NULL")
-        made = await run(db, jobs.Job(*job), S.DEAD, now - HOUR, finished_at=now)
+        at = (now + HOUR).replace(microsecond=0)
+        made = await run(db, jobs.Job(*job), S.DEAD, at, finished_at=now)
         deletions = Deletions()
         assert await step(db, deletions) == ["sample"]
         assert deletions.asked == [("team-a", "sample", str(seen.uid), str(seen.resource_version))]

@@ -330,6 +330,9 @@ async def _expiry(scene: Scene) -> None:
         (scene.soon, over),
     )
     await scene.raw.execute("UPDATE jobs SET expires_at = %s WHERE job_id = ANY(%s)", (scene.now, over[:BATCH]))
+    await scene.raw.execute(
+        "UPDATE job_specs SET spec = spec || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)", (over[:BATCH],)
+    )
     found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
     assert set(found) == set(over[:BATCH])
     await expiry.settle(scene.connection, found, now=scene.now, again=scene.soon)

@@ -30,21 +30,27 @@ SELECT job_id FROM unset UNION ALL SELECT job_id FROM due;
 
 -- name: settle
 -- When each of the locked jobs expires: its time counts from the end of its last run or the record of its skipped slot,
--- or, where there is neither, from the edit that left it without a slot. While a run is live nothing is known. One that has
--- expired comes back at `again`, should its object be there still. A statement of its own, after the lock, so that it sees
--- whatever was stored before it.
+-- or, where the slot of this spec is neither, from the edit that left it without one: what ended before that was another's.
+-- While a run is live nothing is known. One that has expired comes back at `again`, should its object be there still. A
+-- statement of its own, after the lock, so that it sees whatever was stored before it.
 WITH judged AS (
     SELECT j.job_id,
            EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = j.job_id) AS live,
-           coalesce(greatest(ended.at, skipped.at), j.last_slot_at) + make_interval(secs => j.ttl_seconds) AS expires_at
-    FROM jobs j
+           greatest(ended.at, skipped.at, CASE WHEN NOT slot.decided THEN j.last_slot_at END)
+               + make_interval(secs => j.ttl_seconds) AS expires_at
+    FROM jobs j JOIN job_specs s USING (job_id, spec_id)
+    CROSS JOIN LATERAL (SELECT (s.spec ->> 'at')::timestamptz AS at) AS own
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM run_history h
+                       WHERE h.job_id = j.job_id AND h.scheduled_at = own.at AND h.kind = 'Slot')
+            OR EXISTS (SELECT FROM skips k WHERE k.job_id = j.job_id AND k.last_at = own.at) AS decided) AS slot
     CROSS JOIN LATERAL (
         SELECT max(newest.finished_at) AS at
         FROM (SELECT finished_at FROM run_history h WHERE h.job_id = j.job_id
               ORDER BY scheduled_at DESC LIMIT 100) AS newest) AS ended
     CROSS JOIN LATERAL (
         SELECT max(newest.recorded_at) AS at
-        FROM (SELECT recorded_at FROM skips s WHERE s.job_id = j.job_id
+        FROM (SELECT recorded_at FROM skips k WHERE k.job_id = j.job_id
               ORDER BY last_at DESC LIMIT 100) AS newest) AS skipped
     WHERE j.job_id = ANY(%(job_ids)s::uuid[]))
 UPDATE jobs
