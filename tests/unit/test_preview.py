@@ -298,7 +298,7 @@ def test_a_terminal_gets_a_table_with_nothing_cut_off(
     assert all(cell in drawn for cell in row)
 
 
-@pytest.mark.parametrize("command", ["preview '* * * * *'", "preview @daily -o json", "convert"])
+@pytest.mark.parametrize("command", ["preview '* * * * *'", "preview @daily -o json", "convert", "crds"])
 @pytest.mark.parametrize(("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
 def test_what_cannot_be_written_is_said_in_one_line(command: str, redirection: str, why: str, tmp_path: Path) -> None:
     manifest = tmp_path / "job.yaml"

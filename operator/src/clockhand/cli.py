@@ -17,7 +17,7 @@ import click
 import structlog
 
 from clockhand import config, errors
-from clockhand.commands import convert, preview
+from clockhand.commands import convert, oneline, preview
 
 if TYPE_CHECKING:
     from clockhand.store import database
@@ -94,7 +94,7 @@ def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
     from clockhand.domain import crd
 
-    click.echo(crd.text(), nl=False)
+    oneline.write(crd.text())
 
 
 clockhand.add_command(preview.preview)
@@ -136,7 +136,7 @@ async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> No
     finally:
         await db.close()
     told = clocks.as_json if output == "json" else clocks.as_text
-    click.echo(told(state, confirmed))
+    oneline.write(f"{told(state, confirmed)}\n")
 
 
 async def _operate(settings: config.Settings) -> None:
