@@ -320,6 +320,23 @@ async def test_a_slot_that_is_due_is_fired_first(db: database.Database, hour: da
     assert (await row(db, backfill_id)).passed == 1
 
 
+async def test_a_slot_whose_jitter_is_not_over_starts_at_once_as_its_own_run(
+    db: database.Database, hour: datetime, now: datetime
+) -> None:
+    """Made by the backfill it would come a second time, once its delay is over."""
+    async with db.transaction() as connection:
+        job = await jobs.make_job(connection, jobs.plan(HOURLY, jitter_seconds=86_400), next_slot_at=hour + HOUR)
+        await connection.execute("UPDATE jobs SET next_run_at = %s", (now + HOUR,))
+    assert await fire.Fire(db).run_once(EVERYWHERE) == 0
+    backfill_id = await ask(db, job, hour, hour + HOUR, concurrency=5)
+    await look(db)
+    assert await every_run(db, ["Slot"]) == [hour + HOUR]
+    assert await every_run(db, ["Backfill"]) == [hour]
+    assert (await row(db, backfill_id)).passed == 1
+    async with db.transaction() as connection:
+        assert await jobs.one(connection, "SELECT next_slot_at FROM jobs") > hour + HOUR
+
+
 async def test_whoever_stores_the_end_of_a_run_makes_the_next(
     db: database.Database, job: jobs.Job, hour: datetime
 ) -> None:
