@@ -245,3 +245,26 @@ async def test_three_days_down_are_accounted_for_in_two_batches(
     on_time = "SELECT count(DISTINCT job_id) FROM live_runs WHERE scheduled_at = %s"
     assert await world.query(on_time, world.clock.at) == [(800,)], "but for those whose live run forbids it"
     assert await world.query("SELECT count(*) FROM jobs WHERE next_run_at = %s", world.clock.at + MINUTE) == [(1_000,)]
+
+
+@pytest.mark.parametrize("how", ["fire", "edit"])
+async def test_what_a_crowd_catches_up_is_made_in_small_steps(
+    world: told_time.World, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """500 jobs with a thousand missed slots each are half a million runs: no statement and no transaction lasts as long."""
+    monkeypatch.setattr(fire, "MOST_RUNS", 100)
+    names = statements.named(monkeypatch)
+    when: dict[str, Any] = {"schedule": sighted.EVERY_MINUTE, "catchUp": {"policy": "All", "limit": 30}}
+    seen = [sighted.job(f"job-{number}", created_at=world.clock.at, **when) for number in range(10)]
+    await world.see(*seen)
+    world.clock.pass_by(hours=1)
+    if how == "fire":
+        firer = fire.Fire(world.db)
+        assert [await firer.run_once(told_time.EVERYWHERE) for _ in range(4)] == [10, 6, 2, 0]
+    else:
+        await world.see(*(sighted.edited(one, **when, priority=1) for one in seen))
+    assert Counter(names)["firing.insert_runs"] == 3
+    for one in seen:
+        assert len(await world.runs(one)) == 30
+        assert [(why, count) for why, count, _, _ in await world.skips(one)] == [("CatchUp", 30)]
+    assert await world.fire() == 0

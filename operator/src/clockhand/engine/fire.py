@@ -7,6 +7,7 @@ job's row lock with its high-water mark, the check against that mark in the inse
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -21,6 +22,8 @@ from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
 
 BATCH = 500
+MOST_RUNS = 5_000
+"""Made in one go, and those of one job more: what a crowd of jobs catches up after days would outlast every time-out."""
 ANYBODYS_AFTER = timedelta(seconds=3)
 """A slot overdue by this much may be fired by any replica: a dead one delays nobody for long."""
 
@@ -32,7 +35,8 @@ class Fire:
         self._db = db
 
     async def run_once(self, shards: Collection[int], *, anybodys: bool = False) -> int:
-        """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left.
+        """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left, but for
+        what would have been more than `MOST_RUNS` runs: those jobs are as due as before.
 
         With `anybodys` only slots that are overdue by more than 3 s are looked for.
         """
@@ -57,50 +61,63 @@ async def settle_due(connection: database.Connection, job_ids: Collection[uuid.U
     due = await rows.lock_jobs(connection, job_ids=job_ids, before=now)
     stopped = await pauses.at_limit(connection, due)
     await pauses.pass_over(connection, [job for job in due if job.job_id in stopped], now=now)
-    await _fire(connection, [job for job in due if job.job_id not in stopped], now=now, early=True)
+    left: Sequence[rows.DueJob] = [job for job in due if job.job_id not in stopped]
+    while left:
+        left = await _fire(connection, left, now=now, early=True)
     return len(due)
+
+
+@dataclasses.dataclass(slots=True)
+class _Batch:
+    """What one transaction stores of many jobs."""
+
+    runs: list[rows.NewRun] = dataclasses.field(default_factory=list)
+    skipped: list[rows.NewSkip] = dataclasses.field(default_factory=list)
+    moves: list[rows.Advance] = dataclasses.field(default_factory=list)
+    replaced: list[uuid.UUID] = dataclasses.field(default_factory=list)
+
+    def add(self, job: rows.DueJob, live: Sequence[admission.LiveRun], *, now: datetime, early: bool) -> None:
+        """Decides over the due slots of one more job. What its spec raises leaves the batch as it was."""
+        plan = specs.of(job.spec)
+        decided = firing.fire(plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live, now=now, early=early)
+        self.runs += [_run(job, plan, slot) for slot in decided.slots]
+        self.skipped += [
+            rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
+        ]
+        self.moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at, decided.delay))
+        if decided.replaces:
+            self.replaced.append(job.job_id)
 
 
 async def _fire(
     connection: database.Connection, due: Sequence[rows.DueJob], *, now: datetime, early: bool = False
-) -> None:
+) -> Sequence[rows.DueJob]:
+    """Fires the slots of `due`, one job after the other; returns the jobs that would be too many for one statement."""
     live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
-    runs: list[rows.NewRun] = []
-    skipped: list[rows.NewSkip] = []
-    moves: list[rows.Advance] = []
-    replaced: list[uuid.UUID] = []
+    batch, done = _Batch(), 0
     for job in due:
+        if len(batch.runs) >= MOST_RUNS:
+            break
         try:
-            plan = specs.of(job.spec)
-            decided = firing.fire(
-                plan,
-                origin=job.origin,
-                next_slot_at=job.next_slot_at,
-                live=live.get(job.job_id, ()),
-                now=now,
-                early=early,
-            )
-            made = [_run(job, plan, slot) for slot in decided.slots]
+            batch.add(job, live.get(job.job_id, ()), now=now, early=early)
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await parking.park(connection, job, error, now=now)
-            continue
-        runs.extend(made)
-        skipped.extend(
-            rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
-        )
-        moves.append(rows.Advance(job.job_id, decided.last_slot_at, decided.next_slot_at, decided.delay))
-        if decided.replaces:
-            replaced.append(job.job_id)
-    if replaced:
-        await run_rows.cancel_waiting(connection, job_ids=replaced, reason=states.Reason.REPLACED, now=now)
-        await run_rows.stop_open(connection, job_ids=replaced, reason=states.Reason.REPLACED)
-    await partitions.ensure_for(connection, [run.scheduled_at for run in runs], now=now)
-    inserted = await rows.insert_runs(connection, runs, now=now)
-    await skips.record(connection, skipped, now=now)
-    await rows.advance(connection, moves)
-    await rows.show_fired(connection, runs, moves=moves, now=now)
+        done += 1
+    await _store(connection, batch, now=now)
+    return due[done:]
+
+
+async def _store(connection: database.Connection, batch: _Batch, *, now: datetime) -> None:
+    if batch.replaced:
+        await run_rows.cancel_waiting(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED, now=now)
+        await run_rows.stop_open(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED)
+    await partitions.ensure_for(connection, [run.scheduled_at for run in batch.runs], now=now)
+    inserted = await rows.insert_runs(connection, batch.runs, now=now)
+    await skips.record(connection, batch.skipped, now=now)
+    await rows.advance(connection, batch.moves)
+    await rows.show_fired(connection, batch.runs, moves=batch.moves, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
-    await admit.promote_for(connection, replaced, now=now)
+    await admit.promote_for(connection, batch.replaced, now=now)
     metrics.RUNS_FIRED.inc(len(inserted))
 
 
