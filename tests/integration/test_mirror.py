@@ -17,7 +17,7 @@ from clockhand.engine import fire, inbox, mirror, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
-from clockhand.store import database, duties, partitions
+from clockhand.store import database, duties, partitions, runs
 
 NOBODY = connections.Connection(server="http://127.0.0.1:1")
 
@@ -203,6 +203,42 @@ async def test_deletion_fires_what_was_due_and_cancels_what_waits(
     assert (await row(db, seen)).deleted_at is not None, "a late event does not bring it back"
 
 
+async def test_a_batch_that_takes_too_long_is_halved(
+    db: database.Database, held: duties.Held, mirrored: mirror.Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many jobs that go at once, each with thousands of waiting runs, must not hold up the mirror for good."""
+    crowd = [sighted.job(f"job-{number}") for number in range(5)]
+    await mirrored.store(held, crowd)
+    cancel = runs.cancel_waiting
+
+    async def slow(connection: database.Connection, **what: Any) -> Any:
+        if len(what["job_ids"]) > 2:
+            await connection.execute("SET LOCAL statement_timeout = '20ms'")
+            await connection.execute("SELECT pg_sleep(60)")
+        return await cancel(connection, **what)
+
+    monkeypatch.setattr(runs, "cancel_waiting", slow)
+    await mirrored.store(held, [sighted.deleted(seen) for seen in crowd])
+    assert [(await row(db, seen)).deleted_at is not None for seen in crowd] == [True] * 5
+
+
+async def test_one_object_that_takes_too_long_waits_and_is_not_parked(
+    db: database.Database, held: duties.Held, mirrored: mirror.Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = sighted.job()
+    await mirrored.store(held, [seen])
+
+    async def slow(connection: database.Connection, **_: Any) -> None:
+        await connection.execute("SET LOCAL statement_timeout = '20ms'")
+        await connection.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(runs, "cancel_waiting", slow)
+    with pytest.raises(errors.Unavailable, match="took longer"):
+        await mirrored.store(held, [sighted.deleted(seen)])
+    found = await row(db, seen)
+    assert (found.deleted_at, found.parked) == (None, None)
+
+
 @pytest.mark.parametrize(("on_delete", "state"), [("Finish", "Claimed"), ("Cancel", "Stopping")])
 async def test_an_open_attempt_finishes_unless_the_job_says_cancel(
     db: database.Database, held: duties.Held, mirrored: mirror.Mirror, on_delete: str, state: str
@@ -213,8 +249,8 @@ async def test_an_open_attempt_finishes_unless_the_job_says_cancel(
     await fire.Fire(db).run_once([(await row(db, seen)).shard])
     await change(db, "UPDATE live_runs SET state = 'Claimed', token = 1, attempt = 1, claimed_at = now()")
     await mirrored.store(held, [sighted.deleted(seen)])
-    runs = await query(db, "SELECT state::text FROM live_runs WHERE token = 1")
-    assert [run.state for run in runs] == [state]
+    found = await query(db, "SELECT state::text FROM live_runs WHERE token = 1")
+    assert [run.state for run in found] == [state]
 
 
 async def test_the_same_name_again_is_another_job(

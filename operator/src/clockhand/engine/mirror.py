@@ -2,7 +2,7 @@
 
 Level-triggered and idempotent: a sighting says how an object is, never what happened to it, so that seeing it twice, late
 or out of order changes nothing. A batch is one transaction; where the database refuses one, it is halved until the
-culprit stands alone and is parked, and everybody else goes on.
+culprit stands alone and is parked, and everybody else goes on. One that takes too long is halved as well.
 """
 
 from __future__ import annotations
@@ -92,15 +92,22 @@ class Mirror:
     async def _halving(self, held: duties.Held, seen: Seen) -> None:
         try:
             await self._store(held, seen)
+        except database.TooMuch:
+            if len(seen) == 1:
+                raise
+            await self._halve(held, seen)
         except errors.ClockhandError:
             raise
         except Exception as error:
             if len(seen) == 1:
                 await self._isolate(held, seen[0], error)
                 return
-            middle = len(seen) // 2
-            await self._halving(held, seen[:middle])
-            await self._halving(held, seen[middle:])
+            await self._halve(held, seen)
+
+    async def _halve(self, held: duties.Held, seen: Seen) -> None:
+        middle = len(seen) // 2
+        await self._halving(held, seen[:middle])
+        await self._halving(held, seen[middle:])
 
     async def _isolate(self, held: duties.Held, seen: sightings.Sighting, error: Exception) -> None:
         """The database refuses this very object: store that it is there, and why it does not fire."""

@@ -39,6 +39,10 @@ _FRESH_SECONDS = 1.0
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
+class TooMuch(errors.Unavailable):
+    """A statement was given up for its length: where it is about many rows, fewer of them may do."""
+
+
 class ClockStepped(errors.Unavailable):
     """The database's clock is not where it should be: nothing may be decided by it before that is stored."""
 
@@ -196,6 +200,8 @@ def _translated() -> Any:
         raise errors.Unavailable("no database connection could be had in time") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise errors.Unavailable("the database is read-only: connected to a standby?") from error
+    except psycopg.errors.QueryCanceled as error:
+        raise TooMuch("a statement took longer than it may") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise errors.Unavailable(f"database: {str(error).splitlines()[0] if str(error) else 'gone'}") from error
 
