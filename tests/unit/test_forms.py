@@ -80,6 +80,7 @@ EXPRESSIONS = (
 
 @hypothesis.settings(max_examples=400, deadline=None)
 @hypothesis.given(EXPRESSIONS)
+@hypothesis.example("* * *,0 * *")
 def test_no_form_refuses_what_the_parser_reads(text: str) -> None:
     try:
         schedule.parse(text, job_id=JOB)

@@ -135,6 +135,17 @@ def test_doubtful_expression_is_refused(expression: str, sentence: str) -> None:
     assert (caught.value.field, caught.value.sentence) == ("spec.schedules[1]", sentence)
 
 
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("item", ["99", "x", "?", "9-1", "*/0", "1#9", "+1", "99W"])
+@pytest.mark.parametrize("around", ["*,{}", "{},*", "1,{}", "*/2,{}"])
+def test_no_item_of_a_list_goes_unread(place: int, item: str, around: str) -> None:
+    """A star beside it makes no difference to when the job runs, but somebody meant something else."""
+    fields = ["*"] * 5
+    fields[place] = around.format(item)
+    with pytest.raises(errors.InvalidInput):
+        schedule.parse(" ".join(fields))
+
+
 @pytest.mark.parametrize(
     "zone", ["", "Local", "Europe/Pari", "utc", "../etc/passwd", "/etc/localtime", "right/UTC", "UTC+2", "\x00"]
 )

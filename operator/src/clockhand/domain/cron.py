@@ -110,7 +110,7 @@ def _read_days(date: str, month: str, weekday: str) -> dates.Days:
 
 def _read_dates(text: str) -> tuple[frozenset[int] | None, bool, frozenset[int]]:
     items = axes.DATE.items(text)
-    if "*" in items or items == ["?"]:
+    if items == ["?"]:
         return None, False, frozenset()
     numbers: set[int] = set()
     nearest: set[int] = set()
@@ -120,12 +120,14 @@ def _read_dates(text: str) -> tuple[frozenset[int] | None, bool, frozenset[int]]
             nearest.add(31 if match["last"] else axes.DATE.number(match["day"]))
         elif item != "l":
             numbers.update(axes.DATE.range_of(item))
+    if "*" in items:  # only now: what stands beside a star is read as well
+        return None, False, frozenset()
     return frozenset(numbers), "l" in items, frozenset(nearest)
 
 
 def _read_weekdays(text: str) -> tuple[frozenset[int] | None, frozenset[tuple[int, int]]]:
     items = axes.WEEKDAY.items(text)
-    if "*" in items or items == ["?"]:
+    if items == ["?"]:
         return None, frozenset()
     weekdays: set[int] = set()
     nth: set[tuple[int, int]] = set()
@@ -136,6 +138,8 @@ def _read_weekdays(text: str) -> tuple[frozenset[int] | None, frozenset[tuple[in
             nth.add((axes.WEEKDAY.number(match["weekday"]) % 7, _which(item, int(match["nth"]))))
         else:
             weekdays.update(value % 7 for value in axes.WEEKDAY.range_of(item))
+    if "*" in items:
+        return None, frozenset()
     return frozenset(weekdays), frozenset(nth)
 
 
