@@ -66,10 +66,12 @@ class Recorder:
         """Takes note of a pod as it is now, or was last."""
         with self._lock:
             pod = self._pods.setdefault(thing["metadata"]["uid"], _new(thing))
-            if (gone or "deletionTimestamp" in thing["metadata"]) and not pod.over:
+            # the first report of an end is the one that counts: a fake node that is told to stop may correct itself later
+            was_over = pod.over
+            if (gone or "deletionTimestamp" in thing["metadata"]) and not was_over:
                 pod.asked_alive = True
             pod.phase = _phase(thing.get("status", {})) or pod.phase
-            if _ended_before_it_was_asked(thing):
+            if pod.over and not was_over and _ended_before_it_was_asked(thing):
                 pod.asked_alive = False
             pod.gone = pod.gone or gone
 

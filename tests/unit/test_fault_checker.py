@@ -174,3 +174,18 @@ def test_recorder_tells_a_deletion_from_an_end() -> None:
     recorder.note_object(other, gone=False)
     recorder.note_object(other, gone=True)
     assert [pod.asked_alive for pod in recorder.pods(frozenset({str(RUN)}))] == [False, True]
+
+
+@pytest.mark.parametrize(("finished", "by_itself"), [(["09"], True), (["10"], False), (["10", "09"], False)])
+def test_recorder_believes_the_first_report_of_an_end(finished: list[str], by_itself: bool) -> None:
+    recorder = Recorder()
+    marks = {observed.RUN_ID: str(RUN), observed.ATTEMPT: "1"}
+    deleted = {"deletionTimestamp": "2026-11-01T12:00:40Z", "deletionGracePeriodSeconds": 30}
+    metadata = {"uid": "u", "namespace": "n", "name": "p", "annotations": marks, **deleted}
+    recorder.note_object({"metadata": metadata, "status": {"phase": "Running"}}, gone=False)
+    for second in finished:
+        ended = {"terminated": {"exitCode": 3, "finishedAt": f"2026-11-01T12:00:{second}Z"}}
+        status = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
+        recorder.note_object({"metadata": metadata, "status": status}, gone=False)
+    (pod,) = recorder.pods(frozenset({str(RUN)}))
+    assert pod.failed is by_itself
