@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.support import jobs, postgres, steppable
 
-from clockhand.domain import ids, verdict
+from clockhand.domain import clockstate, ids, verdict
 from clockhand.domain.states import RunState as S
 from clockhand.engine import clock, fire, prune, requests, verdicts
 from clockhand.store import database, runs
@@ -436,20 +436,22 @@ async def test_nothing_is_dropped_by_a_clock_that_has_jumped(
 async def test_what_an_administrator_is_told(
     db: database.Database, at: steppable.Time, fleet: Sequence[steppable.Operator]
 ) -> None:
-    assert clock.as_text(await clock.state(db), None).startswith("trusted: ")
+    assert clockstate.as_text(await clock.state(db), None).startswith("trusted: ")
     assert await clock.confirm(db) is None
     at.leap(HOUR)
     await turn(fleet, 2)
     state = await clock.state(db)
-    assert "jumped by +1:00:00" in clock.as_text(state, None) or "jumped by +0:59:59" in clock.as_text(state, None)
+    assert "jumped by +1:00:00" in clockstate.as_text(state, None) or "jumped by +0:59:59" in clockstate.as_text(
+        state, None
+    )
     assert state.until is not None
     assert state.since is not None
     assert state.until - state.since == 10 * MINUTE
-    assert '"trusted": false' in clock.as_json(state, None)
+    assert '"trusted": false' in clockstate.as_json(state, None)
     confirmed = await clock.confirm(db)
     assert confirmed is not None
     assert abs(confirmed - HOUR) < SECOND
-    assert '"trusted": true' in clock.as_json(await clock.state(db), confirmed)
+    assert '"trusted": true' in clockstate.as_json(await clock.state(db), confirmed)
 
 
 async def process(at: steppable.Time, name: str) -> asyncio.subprocess.Process:

@@ -1,17 +1,14 @@
-"""The command line, and the only composition root: here the parts get their settings and each other."""
+"""The command line: a command gets its settings from the environment, and starts what it names."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import structlog
@@ -19,11 +16,6 @@ import structlog
 from clockhand import config, errors
 from clockhand.commands import convert, oneline, preview
 
-if TYPE_CHECKING:
-    from clockhand.store import database
-
-_FIRST_IN_FLIGHT = 32
-"""Pod creations in flight at first; more makes an API server on few cores slower, and the limit grows while it keeps up."""
 _EXAMPLES = """
 \b
 Examples:
@@ -76,7 +68,10 @@ def clock(confirm: bool, output: str) -> None:
 @clockhand.command()
 def operator() -> None:
     """Mirror ScheduledJob objects, fire what is due, and look after the pods."""
-    _run(_operate)
+    # kopf and what it brings are of no use to the other commands
+    from clockhand.controller import app
+
+    _run(app.serve)
 
 
 @clockhand.command()
@@ -124,6 +119,7 @@ async def _migrate(settings: config.Settings, *, check: bool, after: bool, resto
 
 
 async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> None:
+    from clockhand.domain import clockstate
     from clockhand.engine import clock as clocks
     from clockhand.store import database, migrations
 
@@ -135,82 +131,8 @@ async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> No
         state = await clocks.state(db)
     finally:
         await db.close()
-    told = clocks.as_json if output == "json" else clocks.as_text
+    told = clockstate.as_json if output == "json" else clockstate.as_text
     oneline.write(f"{told(state, confirmed)}\n")
-
-
-async def _operate(settings: config.Settings) -> None:
-    # imported here: kopf and what it brings are of no use to the other commands
-    from clockhand import health
-    from clockhand.controller import duty, watch
-    from clockhand.engine import loops, mirror, prune, replica, resync, status, templates
-    from clockhand.kube import client as clients
-    from clockhand.kube import connection as connections
-    from clockhand.kube import flow, objects, pods
-    from clockhand.store import database, duties
-
-    stop = stop_on_signals()
-    lease = timedelta(seconds=settings.shard_lease)
-    db = database.Database(
-        settings.database_url, size=settings.database_pool, name="operator", options=settings.database_session_options
-    )
-    await db.open()
-    connection = await connections.find(settings.kubeconfig)
-    most = settings.pod_launches
-    limits = flow.FlowSettings(initial_in_flight=min(_FIRST_IN_FLIGHT, most), max_in_flight=most)
-    async with clients.connect(connection, limits) as client:
-        one = replica.Replica(
-            db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
-        )
-        async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
-            await until_schema_fits(db, stop)
-            calls = objects.Objects(client)
-            checked = templates.Templates(db, pods.Pods(client))
-            mirrored = mirror.Mirror(db, checked)
-            compared = resync.Resync(db, calls, mirrored, namespaces=settings.namespaces)
-            mirroring = duty.MirrorDuty(
-                db,
-                replica=settings.replica,
-                lease=lease,
-                parts=duty.Parts(mirrored, compared, checked),
-                make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
-                is_free=lambda: duties.MIRROR in one.held.free_duties,
-            )
-            writer = status.StatusWriter(db, calls)
-
-            async def write_status() -> float:
-                await one.news.wait()
-                await writer.run_once(one.held.holder().generations)
-                return 1.0
-
-            async def mirror_objects() -> float:
-                await mirroring.run()
-                return 0.0
-
-            pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
-            also: dict[str, loops.Step] = {
-                "status": write_status,
-                "mirror": mirror_objects,
-                "prune": pruning.step,
-            }
-            if not stop.is_set():
-                await one.run(stop, also=also)
-    await db.close()
-
-
-async def until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
-    """Waits for the schema that this release needs; a database that cannot be reached may come, a newer one will not."""
-    from clockhand.store import migrations
-
-    while not stop.is_set():
-        try:
-            await migrations.check(db)
-            return
-        except (errors.Unavailable, errors.SchemaMismatch) as error:
-            structlog.get_logger(__name__).warning("waiting_for_database", error=str(error))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(3):
-                await stop.wait()
 
 
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
@@ -228,14 +150,6 @@ def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
 def _fail(sentence: str, *, code: int) -> NoReturn:
     click.echo(f"clockhand: {sentence}", err=True)
     sys.exit(code)
-
-
-def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
 
 
 def log_to_stderr(form: str) -> None:

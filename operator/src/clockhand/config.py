@@ -1,6 +1,6 @@
 """Environment to settings, once, at the start: every mistake is reported at the same time, by the variable's name.
 
-Nothing below the composition root reads the environment.
+Nothing below the command line reads the environment.
 """
 
 from __future__ import annotations

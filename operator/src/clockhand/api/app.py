@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import structlog
 
 from clockhand import config, errors, health
 from clockhand.api.runs import certificates, feed, frontproxy, group, listener, server
+from clockhand.engine import loops
 from clockhand.kube import aggregation
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
@@ -38,10 +38,10 @@ class RunsApi:
         """Serves until `stop` is set."""
         probes = health.Probes(alive=lambda: True, ready=lambda: self.listener.ready)
         async with health.served(probes, port=self._settings.health_port), asyncio.TaskGroup() as group_of_tasks:
-            loops = [group_of_tasks.create_task(loop) for loop in (self._feed.run(), self._trust(), self._certify())]
+            tasks = [group_of_tasks.create_task(step) for step in (self._feed.run(), self._trust(), self._certify())]
             await stop.wait()
             self._feed.close()
-            for task in loops:
+            for task in tasks:
                 task.cancel()
             await self.listener.close()
 
@@ -78,9 +78,7 @@ class RunsApi:
 
 async def serve(settings: config.Settings) -> None:
     """`clockhand api --runs`: runs until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = loops.stop_on_signals()
     db = database.Database(
         settings.database_url,
         size=settings.database_pool,

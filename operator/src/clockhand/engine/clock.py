@@ -7,16 +7,15 @@ the step. The pause is a row, so that a replica which starts meanwhile waits lik
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
 from clockhand import metrics
 from clockhand.domain import clock as clocks
+from clockhand.domain import clockstate
 from clockhand.store import database, installation
 
 log = structlog.get_logger(__name__)
@@ -71,23 +70,13 @@ class Pause:
                 log.warning("clock_step_believed", step=clocks.signed(stored.step), reason="it is ten minutes old")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
-    """What an administrator is told. `since` and `until` are by the database's clock as it is now."""
-
-    database_time: datetime
-    step: timedelta | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-async def state(db: database.Database) -> State:
+async def state(db: database.Database) -> clockstate.State:
     """Whether the clock is trusted, or by how much it jumped, and until when firing waits."""
     async with db.transaction() as connection:
         found = await installation.clock(connection)
     if found.stored.step is None:
-        return State(found.shows)
-    return State(found.shows, found.stored.step, found.stored.noticed_at, found.stored.ends_at())
+        return clockstate.State(found.shows)
+    return clockstate.State(found.shows, found.stored.step, found.stored.noticed_at, found.stored.ends_at())
 
 
 async def confirm(db: database.Database) -> timedelta | None:
@@ -98,39 +87,3 @@ async def confirm(db: database.Database) -> timedelta | None:
             return None
     log.warning("clock_step_believed", step=clocks.signed(found.stored.step), reason="it was confirmed")
     return found.stored.step
-
-
-def as_text(one: State, confirmed: timedelta | None) -> str:
-    """One or a few lines for people; `confirmed` is a step that they confirmed just now."""
-    lines = [f"confirmed: the clock had jumped by {clocks.signed(confirmed)}"] if confirmed is not None else []
-    if one.step is None or one.since is None or one.until is None:
-        return "\n".join([*lines, f"trusted: the database's clock shows {_instant(one.database_time)}"])
-    left = max(one.until - one.database_time, timedelta())
-    return "\n".join(
-        [
-            *lines,
-            f"paused: the database's clock jumped by {clocks.signed(one.step)} and shows {_instant(one.database_time)}",
-            f"it was noticed at {_instant(one.since)} by the clock after the jump, "
-            f"{_instant(one.since - one.step)} by the one before",
-            f"firing waits until {_instant(one.until)}, another {str(left).partition('.')[0]}, or until the jump is undone",
-            "if the clock is right now, `clockhand clock --confirm` ends the wait",
-        ]
-    )
-
-
-def as_json(one: State, confirmed: timedelta | None) -> str:
-    """The same for programs; steps are in seconds."""
-    return json.dumps(
-        {
-            "trusted": one.step is None,
-            "databaseTime": _instant(one.database_time),
-            "stepSeconds": None if one.step is None else one.step.total_seconds(),
-            "noticedAt": one.since and _instant(one.since),
-            "waitsUntil": one.until and _instant(one.until),
-            "confirmedSeconds": None if confirmed is None else confirmed.total_seconds(),
-        }
-    )
-
-
-def _instant(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,9 +1,10 @@
-"""Loops that never end on an error: it is logged, counted, and the step tried again after a back-off."""
+"""Loops that never end on an error, only with their process: it is logged, counted, and the step tried again later."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -38,3 +39,11 @@ async def forever(name: str, step: Step) -> None:
             metrics.LOOP_ERRORS.labels(loop=name).inc()
             wait = min(_FIRST_BACKOFF * 2.0 ** min(failed, 10), _LONGEST_BACKOFF)
         await asyncio.sleep(wait * random.uniform(0.9, 1.1))
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

@@ -1,0 +1,97 @@
+"""The operator process: what it is made of, and how it starts and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from datetime import timedelta
+
+import structlog
+
+from clockhand import config, errors, health
+from clockhand.controller import duty, watch
+from clockhand.engine import loops, mirror, prune, replica, resync, status, templates
+from clockhand.kube import client as clients
+from clockhand.kube import connection as connections
+from clockhand.kube import flow, objects, pods
+from clockhand.store import database, duties, migrations
+
+log = structlog.get_logger(__name__)
+
+_FIRST_IN_FLIGHT = 32
+"""Pod creations in flight at first; more makes an API server on few cores slower, and the limit grows while it keeps up."""
+_SCHEMA_SECONDS = 3.0
+_STATUS_SECONDS = 1.0
+
+
+async def serve(settings: config.Settings) -> None:
+    """`clockhand operator`: runs until SIGTERM or SIGINT."""
+    stop = loops.stop_on_signals()
+    db = database.Database(
+        settings.database_url, size=settings.database_pool, name="operator", options=settings.database_session_options
+    )
+    await db.open()
+    try:
+        connection = await connections.find(settings.kubeconfig)
+        most = settings.pod_launches
+        limits = flow.FlowSettings(initial_in_flight=min(_FIRST_IN_FLIGHT, most), max_in_flight=most)
+        async with clients.connect(connection, limits) as client:
+            one = replica.Replica(
+                db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
+            )
+            async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
+                await _until_schema_fits(db, stop)
+                if not stop.is_set():
+                    await one.run(stop, also=_beside(one, settings, db=db, client=client))
+    finally:
+        await db.close()
+
+
+def _beside(
+    one: replica.Replica, settings: config.Settings, *, db: database.Database, client: clients.Client
+) -> Mapping[str, loops.Step]:
+    """The loops beside the replica's own: what one replica does for all, where it has the duty, and the objects' status."""
+    mirroring = _mirroring(one, settings, db=db, client=client)
+    writer = status.StatusWriter(db, objects.Objects(client))
+    pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
+
+    async def write_status() -> float:
+        await one.news.wait()
+        await writer.run_once(one.held.holder().generations)
+        return _STATUS_SECONDS
+
+    async def mirror_objects() -> float:
+        await mirroring.run()
+        return 0.0
+
+    return {"status": write_status, "mirror": mirror_objects, "prune": pruning.step}
+
+
+def _mirroring(
+    one: replica.Replica, settings: config.Settings, *, db: database.Database, client: clients.Client
+) -> duty.MirrorDuty:
+    checked = templates.Templates(db, pods.Pods(client))
+    mirrored = mirror.Mirror(db, checked)
+    compared = resync.Resync(db, objects.Objects(client), mirrored, namespaces=settings.namespaces)
+    return duty.MirrorDuty(
+        db,
+        replica=settings.replica,
+        lease=timedelta(seconds=settings.shard_lease),
+        parts=duty.Parts(mirrored, compared, checked),
+        make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
+        is_free=lambda: duties.MIRROR in one.held.free_duties,
+    )
+
+
+async def _until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
+    """Waits for the schema that this release needs; a database that cannot be reached may come, a newer one will not."""
+    while not stop.is_set():
+        try:
+            await migrations.check(db)
+            return
+        except (errors.Unavailable, errors.SchemaMismatch) as error:
+            log.warning("waiting_for_database", error=str(error))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SCHEMA_SECONDS):
+                await stop.wait()
