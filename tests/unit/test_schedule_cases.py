@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
 import uuid
 from collections.abc import Iterator
 
+import click.testing
 import pytest
 
-from clockhand import errors
-from clockhand.domain import schedule
+from clockhand import cli, errors
+from clockhand.domain import instants, schedule
 
 UTC = datetime.UTC
 JOB = uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
@@ -174,6 +176,26 @@ def test_row(*, row: int, expression: str, zone: str, start: str, expected: str)
     assert list(itertools.islice(walk(due, at(start)), len(slots))) == slots
     assert due.newest(1_000, after=at(start), until=slots[-1]) == tuple(slots)
     assert due.count_between(at(start), slots[-1]) == len(slots)
+
+
+@pytest.mark.parametrize(
+    ("row", "expression", "zone", "start", "expected"), DUE, ids=[f"{row}-{text}" for row, text, *_ in DUE]
+)
+def test_preview_shows_the_row(*, row: int, expression: str, zone: str, start: str, expected: str) -> None:
+    slots = [instants.rfc3339(at(text)) for text in expected.split()]
+    options = ("--time-zone", zone, "--after", instants.rfc3339_ms(at(start)), "--count", str(len(slots)))
+    seen = preview(expression, *options, "--job-uid", str(JOB), "-o", "json")
+    assert json.loads(seen.stdout) == {"instants": slots}
+
+
+@pytest.mark.parametrize(("row", "expression", "sentence"), REFUSED, ids=[f"{row}-{text}" for row, text, *_ in REFUSED])
+def test_preview_refuses_the_row(row: int, expression: str, sentence: str) -> None:
+    seen = preview("--job-uid", str(JOB), "--", expression)
+    assert (seen.exit_code, seen.stdout, seen.stderr) == (2, "", f"clockhand: EXPR: {sentence}\n")
+
+
+def preview(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli.clockhand, ["preview", *arguments])
 
 
 @pytest.mark.parametrize(("row", "expression", "sentence"), REFUSED, ids=[f"{row}-{text}" for row, text, *_ in REFUSED])

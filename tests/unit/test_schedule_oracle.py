@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 from datetime import UTC, datetime, timedelta
 
+import click.testing
 import pytest
 from tests.support import oracle, trials
 
-from clockhand.domain import schedule
+from clockhand import cli
+from clockhand.domain import instants, schedule
 
 CASES = int(os.environ.get("CLOCKHAND_TRIALS", "3000"))
 BATCHES = 6
@@ -21,6 +25,33 @@ BATCHES = 6
 def test_every_answer_agrees_with_the_oracle(batch: int) -> None:
     said: list[str] = []
     assert trials.report(CASES // BATCHES, seed=batch, say=said.append) == 0, said[0]
+
+
+def test_preview_agrees_with_the_oracle() -> None:
+    shown = 0
+    for trial in trials.trials(600, seed=99):
+        if len(trial.question.expressions) > 1:
+            continue  # a union has no expression of its own
+        slots = oracle.slots(trial.question, after=trial.after, until=trial.until, window=trial.window)[:20]
+        if slots:
+            assert instants_shown(trial, len(slots)) == [instants.rfc3339(slot) for slot in slots], trial
+            shown += 1
+    assert shown >= 100
+
+
+def instants_shown(trial: trials.Trial, count: int) -> object:
+    """What `clockhand preview` prints for a trial."""
+    question = trial.question
+    options = {
+        "--time-zone": question.zone,
+        "--after": trial.after.isoformat(),
+        "--count": str(count),
+        "--dst-gap": question.gap,
+        "--dst-overlap": question.overlap,
+        "-o": "json",
+    }
+    words = ["preview", *itertools.chain.from_iterable(options.items()), "--", question.expressions[0]]
+    return json.loads(click.testing.CliRunner().invoke(cli.clockhand, words).stdout)["instants"]
 
 
 def test_zones_have_real_changes_of_every_kind() -> None:
