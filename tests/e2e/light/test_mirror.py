@@ -252,11 +252,11 @@ async def test_what_the_schema_cannot_see_becomes_a_condition(
     db: database.Database, team: Team, alone: Replica, serving: duty.MirrorDuty
 ) -> None:
     await team.apply(objects.job("zone", timeZone="Mars/Base"))
-    await team.apply(objects.job("date", schedule="0 0 30 2 *"))
+    await team.apply(objects.job("wrapped", schedule="0 22-2 * * *"))
     await team.apply(objects.job("nul", payload={"text": "a\x00b"}))
     await team.apply(objects.job("fine"))
     writer = status.StatusWriter(db, alone.objects)
-    expected = {"zone": "InvalidTimeZone", "date": "InvalidSchedule", "nul": "InvalidSpec"}
+    expected = {"zone": "InvalidTimeZone", "wrapped": "InvalidSchedule", "nul": "InvalidSpec"}
     for name, reason in expected.items():
         stored = await mirrored(db, team, name)
         assert stored.next_run_at is None
