@@ -6,10 +6,13 @@ N ?= 5
 SUITE ?= all
 export PYTHONDONTWRITEBYTECODE ?= 1
 
+# a file's tests stay together: some share what takes long to make
+workers = --numprocesses=2 --dist=loadfile
+
 # a cluster of our own, unless KUBECONFIG names one
 cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
 
-.PHONY: help install lock demo test check unit integration e2e e2e-light e2e-kind faults mutants bench cluster-up cluster-down generate fmt
+.PHONY: help install lock demo test check unit integration clusters e2e e2e-light e2e-kind faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,18 +48,23 @@ unit: install ## Pure tests, in seconds
 	$(PY) -m pytest -q tests/unit
 
 integration: install ## Tests on a real PostgreSQL
-	$(PY) -m pytest -q tests/integration
+	$(PY) -m pytest -q $(workers) tests/integration
 
-e2e: install ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
+clusters: install
 	$(PY) -m tests.e2e.cluster build light
 	$(cluster)
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line e2e-light e2e-kind
 
-# side by side: each waits more than it works
-e2e-light e2e-kind: e2e-%: install
+# side by side, as they wait more than they work: on the kind cluster, and elsewhere
+beside = $(MAKE) --no-print-directory --jobs=2
+
+e2e: clusters ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
+	$(beside) e2e-kind e2e-light
+
+e2e-kind e2e-light: e2e-%: install
 	$(PY) -m pytest -q tests/e2e/$*
 
-test: check unit integration e2e ## Everything
+test: check unit clusters ## Everything
+	$(beside) e2e-kind integration e2e-light
 
 faults: install ## Kill, stop and cut at every step, N times each (N=20)
 	$(PY) -m tests.faults run --times $(N)
