@@ -19,20 +19,20 @@ from tests.support import postgres
 
 from clockhand.domain import firing, ids, spec
 from clockhand.engine import fire, specs
-from clockhand.store import database, migrations
+from clockhand.store import database, migrations, partitions
 
 _FILL: tuple[LiteralString, ...] = (
     "INSERT INTO owners (owner) SELECT 'k8s/team-' || n FROM generate_series(0, 99) AS n",
     """INSERT INTO job_specs (job_id, generation, spec, stored_at)
-       SELECT gen_random_uuid(), 1, (%(specs)s::jsonb[])[1 + n %% cardinality(%(specs)s::jsonb[])], now()
-       FROM generate_series(1, %(jobs)s) AS n""",
+       SELECT gen_random_uuid(), 1, kinds.spec, now()
+       FROM unnest(%(specs)s::jsonb[]) WITH ORDINALITY AS kinds (spec, number)
+       JOIN generate_series(1, %(jobs)s) AS n ON kinds.number = 1 + n %% %(distinct)s
+       ORDER BY n""",
     """INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, created_at, last_slot_at,
                          next_slot_at, next_run_at)
        SELECT job_id, 'k8s/team-' || spec_id %% 100, 'job-' || spec_id, spec_id %% 256, 1, spec_id, spec_id,
-              %(now)s - interval '1 day', %(now)s - interval '1 minute', due.at, due.at
-       FROM job_specs, LATERAL (
-           SELECT %(now)s + CASE WHEN spec_id > %(due)s THEN spec_id * interval '1 day' / %(jobs)s ELSE '0' END AS at
-       ) AS due""",
+              now() - interval '1 day', now() - interval '1 minute', due.at, due.at
+       FROM job_specs, LATERAL (SELECT now() + interval '1 hour' + spec_id * interval '1 day' / %(jobs)s AS at) AS due""",
     "INSERT INTO job_status (job_id, shard) SELECT job_id, shard FROM jobs",
 )
 _SETTINGS = {"max_wal_size": "8GB", "synchronous_commit": "on"}
@@ -71,6 +71,8 @@ async def run(settings: Settings) -> report.Report:
         await db.open()
         try:
             await migrations.apply(db)
+            async with db.transaction() as connection:
+                await partitions.ensure_window(connection, now=await database.now(connection), retention_days=30)
             await asyncio.to_thread(_fill, server.url("firing"), settings)
             rows = [await _round(db, server.pid, name, settings) for name in ("never seen", "seen before")]
         finally:
@@ -81,6 +83,7 @@ async def run(settings: Settings) -> report.Report:
 
 
 async def _round(db: database.Database, server: int, name: str, settings: Settings) -> tuple[report.Value, ...]:
+    await _make_due(db, settings)
     meter = usage.Meter({"postgres": (server,)})
     meter.start()
     with _timed() as clock:
@@ -90,7 +93,6 @@ async def _round(db: database.Database, server: int, name: str, settings: Settin
             fired += await firer.run_once(range(ids.SHARDS))
         seconds = time.perf_counter() - began
     spent = clock.seconds
-    await _make_due_again(db)
     return (
         name,
         fired,
@@ -114,23 +116,19 @@ def _timed() -> Iterator[_Clock]:
         firing.fire, specs.of = evaluate, read
 
 
-async def _make_due_again(db: database.Database) -> None:
-    """Moves the jobs that were fired back, as if their next slot had come."""
+async def _make_due(db: database.Database, settings: Settings) -> None:
+    """As if the next slot of as many jobs as will be fired had come."""
     async with db.transaction() as connection:
         await connection.execute(b"SET LOCAL statement_timeout = 0")
-        await connection.execute(
-            b"UPDATE jobs SET next_slot_at = last_slot_at + interval '1 ms', next_run_at = last_slot_at + interval '1 ms'"
-            b" WHERE job_id IN (SELECT job_id FROM live_runs)"
-        )
+        at = b"greatest(last_slot_at + interval '1 ms', date_trunc('milliseconds', now()))"
+        query = b"UPDATE jobs SET next_slot_at = %b, next_run_at = %b WHERE spec_id <= %%s" % (at, at)
+        await connection.execute(query, (settings.batches * fire.BATCH,))
 
 
 def _fill(url: str, settings: Settings) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET statement_timeout = 0")
-        row = connection.execute("SELECT date_trunc('second', now()) - interval '2 seconds'").fetchone()
-        assert row
-        values: dict[str, Any] = {"jobs": settings.jobs, "specs": _specs(settings.distinct), "now": row[0]}
-        values["due"] = settings.batches * fire.BATCH
+        values = {"jobs": settings.jobs, "distinct": settings.distinct, "specs": _specs(settings.distinct)}
         for step in _FILL:
             connection.execute(step, values if "%(" in step else None)
         connection.execute("VACUUM (ANALYZE)")
