@@ -50,9 +50,13 @@ async def db(at: steppable.Time) -> AsyncIterator[database.Database]:
 
 
 @pytest.fixture
-async def start(db: database.Database) -> datetime:
+async def start(at: steppable.Time, db: database.Database) -> datetime:
+    """Just after a full minute: no slot of a job of every minute falls due by the time that a test itself takes."""
     async with db.transaction() as connection:
         await jobs.make_partitions(connection)
+        now = await database.now(connection)
+    at.hurry(now.replace(second=0, microsecond=0) + MINUTE - now)
+    async with db.transaction() as connection:
         return await database.now(connection)
 
 
