@@ -124,7 +124,9 @@ async def stored(db: database.Database) -> tuple[timedelta | None, datetime | No
 
 async def generations(db: database.Database) -> list[tuple[int, str, int]]:
     async with db.transaction() as connection:
-        return await jobs.query(connection, "SELECT shard, holder, generation FROM shard_leases ORDER BY shard")
+        return await jobs.query(
+            connection, "SELECT shard, holder, generation FROM shard_leases WHERE shard < 256 ORDER BY shard"
+        )
 
 
 async def paused(db: database.Database, by: timedelta) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from tests.support import jobs
 
+from clockhand.domain import sharding
 from clockhand.domain.states import RunState as S
 from clockhand.store import database, duties, runs, shards
 
@@ -41,7 +42,7 @@ async def test_leases_are_renewed_in_place(db: database.Database) -> None:
     total = Updates()
     for _ in range(ROUNDS):
         async with db.transaction() as connection, updates(connection, "shard_leases") as found:
-            await shards.beat(connection, replica="one", lease=10, zone_version="2026a")
+            await shards.beat(connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
         total.every, total.hot = total.every + found.every, total.hot + found.hot
     assert total.every == ROUNDS * 256
     assert total.hot >= 0.9 * total.every
@@ -49,10 +50,10 @@ async def test_leases_are_renewed_in_place(db: database.Database) -> None:
 
 async def test_heartbeats_are_stamped_in_place(db: database.Database) -> None:
     async with db.transaction() as connection:
-        await shards.beat(connection, replica="one", lease=10, zone_version="2026a")
+        await shards.beat(connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
     for _ in range(ROUNDS):
         async with db.transaction() as connection, updates(connection, "replicas") as found:
-            await shards.beat(connection, replica="one", lease=10, zone_version="2026a")
+            await shards.beat(connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
         assert found == Updates(1, 1)
 
 

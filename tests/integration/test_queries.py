@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from tests.support import crowd, jobs, plans, postgres
 
-from clockhand.domain import firing, ids, states
+from clockhand.domain import firing, ids, sharding, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
 from clockhand.store import (
@@ -172,6 +172,7 @@ async def _mirror(scene: Scene) -> None:
             job_id=row.job_id, owner=row.owner, name=row.name, shard=row.shard, created_at=row.created_at,
             counts_from=row.created_at, generation=2, resource_version=2, labels=None, next_slot_at=scene.soon,
             delay=timedelta(seconds=7), zone="Europe/Berlin", ttl_seconds=None, suspended=False, parked=None,
+            pool=None, handler=None, concurrency_group=None,
         )
         for row in found
     ]  # fmt: skip
@@ -277,7 +278,7 @@ async def _backfills(scene: Scene) -> None:
 
 
 async def _shards(scene: Scene) -> None:
-    await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
+    await shards.beat(scene.connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
     await shards.release(scene.connection, replica="one", shards=[1, 2, 3])
     await shards.take(scene.connection, replica="one", lease=10, shards=[1, 2, 3])
 
@@ -336,7 +337,7 @@ async def _expiry(scene: Scene) -> None:
     found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
     assert set(found) == set(over[:BATCH])
     await expiry.settle(scene.connection, found, now=scene.now, again=scene.soon)
-    await shards.beat(scene.connection, replica="one", lease=10, zone_version="2026a")
+    await shards.beat(scene.connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
 
 
 async def _rezone(scene: Scene) -> None:

@@ -189,8 +189,9 @@ async def test_a_job_that_cannot_be_evaluated_is_parked_alone(db: database.Datab
 @pytest.mark.parametrize(
     "state",
     [
-        "INSERT INTO replicas (replica, started_at, last_seen, zone_version) VALUES ('old', now(), now(), '2001b')",
-        "INSERT INTO replicas (replica, started_at, last_seen) VALUES ('older', now(), now())",
+        "INSERT INTO replicas (replica, role, started_at, last_seen, zone_version) "
+        "VALUES ('old', 'operator', now(), now(), '2001b')",
+        "INSERT INTO replicas (replica, role, started_at, last_seen) VALUES ('older', 'operator', now(), now())",
         "UPDATE installation SET clock_step = '1 hour', clock_noticed_at = now()",
         "UPDATE installation SET zone_version = '2999z'",
     ],

@@ -211,7 +211,9 @@ async def test_an_object_carries_what_people_ask_for(
     run = await make(db, job, state="Running", name="asked")
     async with db.transaction() as connection:
         await connection.execute(
-            "INSERT INTO attempts SELECT run_id, scheduled_at, 1, now(), now(), now(), 'Failed', 'ExitCode', 3, "
+            "INSERT INTO attempts (run_id, scheduled_at, attempt, claimed_at, started_at, ended_at, outcome, reason, "
+            "exit_code, message, pod_name, node, log_tail) "
+            "SELECT run_id, scheduled_at, 1, now(), now(), now(), 'Failed', 'ExitCode', 3, "
             "'exit code 3', 'the-pod', 'node-1', 'the end of the log' FROM live_runs"
         )
     await end(db, run, "Dead", "AttemptsUsed")

@@ -78,7 +78,7 @@ _STEPS: tuple[LiteralString, ...] = (
               now() - interval '1 day', CASE WHEN n % 100 > 0 THEN now() END
        FROM generate_series(1, 50000) AS n""",
     "UPDATE installation SET last_change = 50000",
-    "INSERT INTO replicas VALUES ('one', now(), now()), ('two', now(), now())",
+    "INSERT INTO replicas VALUES ('one', 'operator', now(), now()), ('two', 'operator', now(), now())",
     "UPDATE shard_leases SET holder = 'one', generation = 7, expires_at = now() + interval '1 day'",
 )
 

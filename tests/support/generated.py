@@ -153,9 +153,8 @@ def _move_rows() -> Iterator[Sequence[str]]:
 
 
 def _field_row(row: fields.Field) -> Sequence[str]:
-    text = f"{row.text} *Not yet: {row.later}.*" if row.later else row.text
     kind = " \\| ".join(f"`{name}`" for name in row.enum) if row.enum else row.kind.value
-    return (f"`{row.path}`", kind, _default(row), _bounds(row), text)
+    return (f"`{row.path}`", kind, _default(row), _bounds(row), row.text)
 
 
 def _default(row: fields.Field) -> str:

@@ -16,6 +16,9 @@ EVERY_MINUTE = "* * * * *"
 NEVER = "0 0 1 1 *"
 OWNER = "k8s/team-a"
 TOKEN = 4711
+WORKER = "worker-1"
+POOL = "k8s/team-a/mailers"
+HANDLER = "email.send"
 LONG = 3600.0
 
 
@@ -28,6 +31,7 @@ class Job:
     name: str
     shard: int
     spec_id: int
+    pool: str | None = None
 
 
 _MAKE = """
@@ -39,21 +43,27 @@ spec AS (
     FROM unnest(%(ids)s::uuid[]) AS id
     RETURNING spec_id, job_id),
 made AS (
-    INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, created_at, last_slot_at,
-                      next_slot_at, next_run_at)
-    SELECT n.id, %(owner)s, n.name, n.shard, 1, 1, spec.spec_id, %(last)s, %(last)s, %(next)s, %(next)s
+    INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, generation, resource_version, spec_id,
+                      created_at, last_slot_at, next_slot_at, next_run_at)
+    SELECT n.id, %(owner)s, n.name, n.shard, %(pool)s, %(handler)s, %(group)s, 1, 1, spec.spec_id, %(last)s, %(last)s,
+           %(next)s, %(next)s
     FROM unnest(%(ids)s::uuid[], %(names)s::text[], %(shards)s::smallint[]) AS n (id, name, shard)
     JOIN spec ON spec.job_id = n.id
-    RETURNING job_id, owner, name, shard, spec_id),
+    RETURNING job_id, owner, name, shard, spec_id, pool),
 shown AS (
-    INSERT INTO job_status (job_id, shard) SELECT job_id, shard FROM made)
-SELECT job_id, owner, name, shard, spec_id FROM made ORDER BY name
+    INSERT INTO job_status (job_id, shard) SELECT job_id, shard %% 256 FROM made)
+SELECT job_id, owner, name, shard, spec_id, pool FROM made ORDER BY name
 """
 
 
 def plan(schedule: str = EVERY_MINUTE, **fields: Any) -> spec.JobSpec:
     """A spec with defaults but for the fields given."""
     return spec.JobSpec(schedule=schedule, **fields)
+
+
+def pooled(schedule: str = EVERY_MINUTE, **fields: Any) -> spec.JobSpec:
+    """The same for a job whose runs the workers of `POOL` take, through `HANDLER`."""
+    return plan(schedule, **{"handler": HANDLER, "pool": "mailers", **fields})
 
 
 async def make_jobs(
@@ -67,13 +77,17 @@ async def make_jobs(
 ) -> Sequence[Job]:
     """`count` jobs spread over the shards, all due at `next_slot_at` (None: never)."""
     numbers = range(count)
+    job = job or plan()
     last = next_slot_at - timedelta(minutes=1) if next_slot_at else datetime(2026, 1, 1, tzinfo=UTC)
     parameters = {
         "owner": owner,
-        "spec": spec.encode(job or plan()).decode(),
+        "spec": spec.encode(job).decode(),
         "ids": [uuid.uuid4() for _ in numbers],
         "names": [f"{name}-{number:05}" for number in numbers],
-        "shards": [number % ids.SHARDS for number in numbers],
+        "shards": [ids.twin(number, pooled=job.handler is not None) for number in numbers],
+        "pool": job.pool_of(owner),
+        "handler": job.handler,
+        "group": job.concurrency_group,
         "last": last,
         "next": next_slot_at,
         "now": last,
@@ -114,6 +128,8 @@ async def make_run(
         row |= {"queue_at": now, "ready_at": now, "pending_timeout": 900, "priority": 0}
     if state in states.ATTEMPT_OPEN:
         row |= {"token": TOKEN, "attempt": 1, "claimed_at": now}
+    if job.pool is not None:
+        row |= await _pooled(connection, job, opened=state in states.ATTEMPT_OPEN, over=state.is_over)
     if state is RunState.STOPPING:
         row |= {"stop_reason": "Cancelled"}
     row |= columns
@@ -121,6 +137,14 @@ async def make_run(
     names, places = ", ".join(row), ", ".join(f"%({column})s" for column in row)
     await connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})".encode(), row)
     return run_id
+
+
+async def _pooled(connection: database.Connection, job: Job, *, opened: bool, over: bool) -> dict[str, Any]:
+    if over:
+        return {"worker": WORKER}
+    handler = await one(connection, "SELECT handler FROM jobs WHERE job_id = %s", job.job_id)
+    leased = {"worker": WORKER, "lease_until": await database.now(connection) + timedelta(seconds=90)} if opened else {}
+    return {"pool": job.pool, "handler": handler, **leased}
 
 
 async def make_partitions(connection: database.Connection) -> None:

@@ -97,4 +97,4 @@ def test_columns() -> None:
 def test_rules_stand_where_the_parser_checks_too() -> None:
     paths = {path for path, schema in nodes(root()) if RULES in schema}
     forms = {"spec.schedule", "spec.schedules[]", "spec.every", "spec.at", "spec.startAt", "spec.endAt"}
-    assert paths == {"", "spec", "spec.retry.backoff", *forms}
+    assert paths == {"", "spec", "spec.retry.backoff", "spec.retry.rules[]", "spec.handler", "spec.pool", *forms}

@@ -11,7 +11,7 @@ import pytest
 from tests.support import generated, meanings
 
 from clockhand import config, metrics
-from clockhand.domain import fields, pods, states
+from clockhand.domain import pods, states
 
 ROOT = generated.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
@@ -57,12 +57,6 @@ def test_every_decision_is_listed() -> None:
     folder = ROOT / "docs/adr"
     written = {path.name for path in folder.glob("0*.md")}
     assert written == {target for target in links(folder / "README.md") if target.startswith("0")}
-
-
-def test_the_readme_names_every_field_that_is_not_there_yet() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Not in this release")[2]
-    later = {row.path.partition(".")[0] for row in fields.TABLE if row.later is not None}
-    assert [name for name in sorted(later) if f"`{name}`" not in text] == []
 
 
 def test_every_state_move_and_reason_is_explained() -> None:

@@ -43,16 +43,11 @@ TOP_LEVEL = [
     "handler",
     "pool",
 ]
-TO_COME = ["concurrencyGroup", "handler", "pool"]
 
 
 def test_table_holds_every_field_once() -> None:
     assert list(fields.children("")) == TOP_LEVEL
     assert len(fields.by_path()) == len(fields.TABLE)
-
-
-def test_fields_to_come_are_marked() -> None:
-    assert [row.path for row in fields.TABLE if row.later] == TO_COME
 
 
 @ROWS
@@ -84,21 +79,13 @@ def test_parsed_values_default_to_the_table() -> None:
 
 def test_every_accepted_field_reaches_the_parsed_value() -> None:
     names = set(msgspec.to_builtins(spec.JobSpec(schedule="@daily")))
-    closed = {row.path for row in fields.TABLE if row.later and row.default is None}
-    assert names == set(TOP_LEVEL) - closed
+    assert names == set(TOP_LEVEL)
 
 
 def test_default_asks_for_the_right_type() -> None:
     assert fields.default("retry.maxAttempts", int) == 3
     with pytest.raises(TypeError, match=r"retry\.maxAttempts"):
         fields.default("retry.maxAttempts", str)
-
-
-def test_sentence_on_a_field_to_come_is_one_for_parser_and_schema() -> None:
-    row = fields.by_path()["handler"]
-    assert row.not_yet() == "is not supported by this release yet: use spec.template"
-    with pytest.raises(Exception, match=re.escape(row.not_yet())):
-        documents.check({"handler": "mail"})
 
 
 def test_design_defaults() -> None:

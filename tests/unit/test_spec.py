@@ -50,15 +50,15 @@ def nested(levels: int) -> Json:
 
 ONE_WHEN = "exactly one of spec.schedule, spec.schedules, spec.every and spec.at must be set"
 ONE_WHAT = "exactly one of spec.template and spec.handler must be set"
-LATER = "is not supported by this release yet: "
 REFUSED: list[tuple[Json, str, str]] = [
     ({}, "spec", ONE_WHEN),
     (without("schedule"), "spec", ONE_WHEN),
     (without("template"), "spec", ONE_WHAT),
-    (without("template", handler="mail"), "spec.handler", LATER + "use spec.template"),
+    (without("template", handler="e-mail:send"), "spec.handler", "is no name of a handler"),
+    (without("template", handler="mail", pool="Mailers"), "spec.pool", "is no name of a pool"),
+    (without("template", handler="mail", pool="a/b/c"), "spec.pool", "is no name of a pool"),
     (job(at="2027-01-01T00:00:00Z"), "spec", ONE_WHEN),
-    (job(pool="mailers"), "spec.pool", LATER + "use spec.template"),
-    (job(concurrencyGroup="exports"), "spec.concurrencyGroup", LATER + "leave it out"),
+    (job(pool="mailers"), "spec.pool", "is only for a job with spec.handler"),
     (when(every="90"), "spec.every", "is not an interval: write whole days, hours, minutes and seconds"),
     (when(every="30m1h"), "spec.every", "in that order, such as 90m, 1h30m or 7d"),
     (when(every="0s"), "spec.every", "is no time at all: write 1s or more"),
@@ -119,7 +119,8 @@ REFUSED: list[tuple[Json, str, str]] = [
         "must not be less than initialSeconds",
     ),
     (job(retry={"rules": {}}), "spec.retry.rules", "must be a list, not an object"),
-    (job(retry={"rules": [{"action": "Fail"}]}), "spec.retry.rules[0].onExitCodes", "is missing"),
+    (job(retry={"rules": [{"action": "Fail"}]}), "spec.retry.rules[0]", "must have onExitCodes or onErrors"),
+    (job(retry={"rules": [{"onErrors": [""], "action": "Fail"}]}), "spec.retry.rules[0].onErrors[0]", "empty"),
     (job(retry={"rules": [{"onExitCodes": [], "action": "Fail"}]}), "spec.retry.rules[0].onExitCodes", "empty"),
     (
         job(retry={"rules": [{"onExitCodes": [1, 0], "action": "Fail"}]}),
@@ -303,6 +304,20 @@ def test_one_shot_knows_its_instant() -> None:
     assert (spec.parse(job()).one_shot, spec.parse(job()).run_at) == (False, None)
 
 
+def test_pool_of_a_job_is_its_owners_unless_it_says_another() -> None:
+    names = {None: "k8s/team-a/default", "mailers": "k8s/team-a/mailers", "team-b/mailers": "k8s/team-b/mailers"}
+    for pool, key in names.items():
+        parsed = spec.parse(without("template", handler="email.send", **({"pool": pool} if pool else {})))
+        assert parsed.pool_of("k8s/team-a") == key
+    assert spec.parse(job()).pool_of("k8s/team-a") is None
+
+
+def test_handlers_have_a_time_out_by_default() -> None:
+    assert spec.parse(job()).attempt_timeout is None
+    assert spec.parse(without("template", handler="email.send")).attempt_timeout == 300
+    assert spec.parse(without("template", handler="email.send", attemptTimeoutSeconds=7)).attempt_timeout == 7
+
+
 def test_default_zone_may_be_written_beside_any_kind() -> None:
     for kind in ({"every": "90m"}, {"at": "2026-12-24T18:00:00Z"}):
         written = spec.parse(when(timeZone="UTC", dst={"gap": "RunAfter"}, **kind))
@@ -319,7 +334,7 @@ def test_jitter_may_be_longer_than_the_interval() -> None:
 def test_example_parses(path: Path) -> None:
     document = yaml.safe_load(path.read_text())
     assert document["metadata"]["name"] == path.stem
-    assert spec.parse(document["spec"]).template is not None
+    spec.parse(document["spec"])
 
 
 VALUES = strategies.recursive(

@@ -46,6 +46,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A certificate file (PEM) to serve runs with; None: one is made and kept in the Secret."""
     runs_tls_key: str | None = None
     """The key file of that certificate."""
+    api_port: int = 8080
+    """The API for clients and workers."""
+    limits: str | None = None
+    """The administrator's file of limits (YAML), read again whenever it changes."""
+    kafka: str | None = None
+    """Kafka brokers as host:port, separated by commas, for pools with dispatch: Kafka."""
+    api_url: str = "http://clockhand-api.clockhand-system:8080"
+    """Where the workers of a WorkerPool find the API."""
+    worker_image: str = "clockhand-worker"
+    """The image of a WorkerPool that names none."""
     own_namespace: str = "clockhand-system"
     """Where this process runs."""
     log_format: str = "json"
@@ -136,6 +146,11 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "runs_service": str,
     "runs_tls_cert": str,
     "runs_tls_key": str,
+    "api_port": _whole(0, 65535),
+    "limits": str,
+    "kafka": str,
+    "api_url": str,
+    "worker_image": str,
     "own_namespace": str,
     "log_format": _one_of("json", "text"),
 }

@@ -114,7 +114,6 @@ def when(**fields: object) -> Json:
     return job("sample", schedule=None, **fields)
 
 
-RELEASE = "is not supported by this release yet"
 NOON = "2026-12-24T12:00:00Z"
 BAD_SCHEDULES = [
     ("0 0 12 * * *", "needs 5 fields: write minute, hour, day of month, month, day of week, without seconds"),
@@ -150,9 +149,9 @@ REFUSED: list[tuple[Json, str]] = [
     (job(schedule=None), "exactly one of spec.schedule, spec.schedules, spec.every and spec.at must be set"),
     (job(template=None), "exactly one of spec.template and spec.handler must be set"),
     (job(handler="email.send"), "exactly one of spec.template and spec.handler must be set"),
-    (job(template=None, handler="email.send"), f"spec.handler {RELEASE}: use spec.template"),
-    (job(pool="mailers"), f"spec.pool {RELEASE}: use spec.template"),
-    (job(concurrencyGroup="exports"), f"spec.concurrencyGroup {RELEASE}: leave it out"),
+    (job(template=None, handler="e-mail:send"), "spec.handler is no name of a handler"),
+    (job(template=None, handler="email.send", pool="Mailers"), "spec.pool is no name of a pool"),
+    (job(pool="mailers"), "spec.pool is only for a job with spec.handler"),
     *((job(schedule=text), f"spec.schedule {sentence}") for text, sentence in BAD_SCHEDULES),
     *((job(schedule=None, schedules=["@daily", text]), f"spec.schedules {say}") for text, say in BAD_SCHEDULES),
     *((when(every=text), f"spec.every {sentence}") for text, sentence in BAD_INTERVALS),
@@ -198,7 +197,7 @@ REFUSED: list[tuple[Json, str]] = [
         job(retry={"backoff": {"factor": 0.5}}),
         "spec.retry.backoff.factor in body should be greater than or equal to 1",
     ),
-    (job(retry={"rules": [{"action": "Fail"}]}), "spec.retry.rules[0].onExitCodes: Required value"),
+    (job(retry={"rules": [{"action": "Fail"}]}), "spec.retry.rules must have onExitCodes or onErrors"),
     (job(retry={"rules": [{"onExitCodes": [0], "action": "Fail"}]}), "spec.retry.rules[0].onExitCodes[0]"),
     (job(priority=101), "spec.priority in body should be less than or equal to 100"),
     (job(concurrencyPolicy="Skip"), 'supported values: "Allow", "Forbid", "Replace", "Queue"'),

@@ -1,1 +1,1 @@
-"""Servers: the aggregated Kubernetes API for runs."""
+"""Servers: the aggregated Kubernetes API for runs, and the API for workers."""

@@ -18,14 +18,15 @@ _FORMS = {
     "at": (forms.INSTANT,),
     "startAt": (forms.INSTANT,),
     "endAt": (forms.INSTANT,),
+    "handler": (forms.HANDLER,),
+    "pool": (forms.POOL,),
 }
 
 
 def of_spec() -> list[Rule]:
     """The rules on fields of the spec that depend on each other."""
     alternatives = ((_count(names) + " == 1", spec.one_of(names)) for names in (fields.ONE_OF_WHEN, fields.ONE_OF_WHAT))
-    closed = (_later(row) for row in fields.children("").values() if _is_closed(row))
-    return [*(_rule(*one) for one in alternatives), *_together(), *closed]
+    return [*(_rule(*one) for one in alternatives), *_together()]
 
 
 def of_field(row: fields.Field) -> list[Rule]:
@@ -34,8 +35,8 @@ def of_field(row: fields.Field) -> list[Rule]:
     if row.path == "retry.backoff":
         sentence = f"spec.retry.backoff.maxSeconds {spec.LESS_THAN_INITIAL}"
         found.append(_rule("self.maxSeconds >= self.initialSeconds", sentence, at="maxSeconds"))
-    if row.later is not None and row.default is not None:
-        found.append(_later(row))
+    if row.path == "retry.rules[]":
+        found.append(_rule("has(self.onExitCodes) || has(self.onErrors)", f"spec.retry.rules {spec.NEEDS_MATCH}"))
     return found
 
 
@@ -47,6 +48,7 @@ def _together() -> Iterator[Rule]:
         yield _rule(f"!has(self.{kind}) || {usual}", f"spec.dst {sentence}", at="dst")
     for name in ("startAt", "endAt"):
         yield _rule(f"!has(self.at) || !has(self.{name})", f"spec.{name} {spec.NOT_FOR_AT}", at=name)
+    yield _rule("has(self.handler) || !has(self.pool)", f"spec.pool {spec.ONLY_FOR_HANDLER}", at="pool")
     ttl = "ttlSecondsAfterFinished"
     yield _rule(f"has(self.at) || !has(self.{ttl})", f"spec.{ttl} {spec.ONLY_FOR_AT}", at=ttl)
     absent = [f"!has(self.{name}) || !self.{name}.matches({_FORM})" for name in ("startAt", "endAt")]
@@ -63,18 +65,6 @@ def _form(row: fields.Field, form: forms.Form) -> Rule:
 
 def _count(names: tuple[str, ...]) -> str:
     return " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
-
-
-def _is_closed(row: fields.Field) -> bool:
-    return row.later is not None and row.default is None
-
-
-def _later(row: fields.Field) -> Rule:
-    message = f"spec.{row.path} {row.not_yet()}"
-    if _is_closed(row):
-        return _rule(f"!has(self.{row.name})", message, at=row.name)
-    value = f"'{row.default}'" if isinstance(row.default, str) else str(row.default)
-    return _rule(f"self == {value}", message)
 
 
 def _rule(rule: str, message: str, *, at: str | None = None) -> Rule:

@@ -1,7 +1,6 @@
 """The custom resource definition, built from the table of fields.
 
 The schema refuses on apply whatever it can, with a sentence that names the field, there where it was typed (`cel`).
-Fields whose behaviour is still to come are in the schema too, so that they are refused rather than dropped.
 """
 
 from __future__ import annotations

@@ -95,8 +95,6 @@ def _absent(field: fields.Field, *, at: str) -> object:
 
 
 def _field(value: object, *, row: fields.Field, at: str) -> object:
-    if row.later is not None and value != row.default:
-        raise errors.InvalidInput(at, row.not_yet())
     return _READERS[row.kind](value, row=row, at=at)
 
 

@@ -19,7 +19,6 @@ _TEN_YEARS = 315_360_000
 _YEAR = 31_536_000
 _MONTH = 2_592_000
 _DAY = 86_400
-_LEAVE_OUT = "leave it out"
 
 
 class Kind(enum.StrEnum):
@@ -102,18 +101,14 @@ class Field:
     enum: tuple[str, ...] = ()
     required: bool = False
     beyond: str = ""  # what to write instead of more than `high`
-    later: str | None = None  # what to do until a release brings it; its default, if any, is accepted
 
     @property
     def name(self) -> str:
         return self.path.removesuffix("[]").rpartition(".")[2]
 
-    def not_yet(self) -> str:
-        return f"is not supported by this release yet: {self.later}"
 
-
-def _string(path: str, text: str, *, high: int, later: str | None = None, default: str | None = None) -> Field:
-    return Field(path=path, kind=Kind.STRING, text=text, low=1, high=high, later=later, default=default)
+def _string(path: str, text: str, *, high: int, default: str | None = None) -> Field:
+    return Field(path=path, kind=Kind.STRING, text=text, low=1, high=high, default=default)
 
 
 def _integer(path: str, text: str, *, low: int, high: int, default: int | None = None) -> Field:
@@ -204,7 +199,7 @@ _HOW = (
         default=100,
     ),
     _integer("maxConcurrentRuns", "At most this many runs of the job at a time.", low=1, high=10_000),
-    _string("concurrencyGroup", "A capacity shared with other jobs.", high=63, later=_LEAVE_OUT),
+    _string("concurrencyGroup", "A capacity shared with other jobs; the administrator sets it.", high=63),
     _integer("priority", "Runs of a higher one are taken first.", low=-100, high=100, default=0),
     _choice(
         "delivery",
@@ -249,7 +244,7 @@ _HOW = (
     Field(
         path="retry.rules",
         kind=Kind.ARRAY,
-        text="Exit codes that need another answer; the first match wins.",
+        text="Exit codes and errors that need another answer; the first match wins.",
         default=(),
         low=0,
         high=32,
@@ -258,12 +253,19 @@ _HOW = (
     Field(
         path="retry.rules[].onExitCodes",
         kind=Kind.ARRAY,
-        text="Exit codes of the main container.",
+        text="Exit codes of the main container, or of a command that a worker ran.",
         low=1,
         high=64,
-        required=True,
     ),
     _integer("retry.rules[].onExitCodes[]", "An exit code.", low=1, high=255),
+    Field(
+        path="retry.rules[].onErrors",
+        kind=Kind.ARRAY,
+        text="Names of errors that a handler ended with, such as TimeoutError or http.503.",
+        low=1,
+        high=64,
+    ),
+    _string("retry.rules[].onErrors[]", "The name of an error.", high=128),
     Field(
         path="retry.rules[].action",
         kind=Kind.STRING,
@@ -271,7 +273,12 @@ _HOW = (
         enum=tuple(action.value for action in RuleAction),
         required=True,
     ),
-    _integer("attemptTimeoutSeconds", "An attempt is stopped after this time.", low=1, high=_YEAR),
+    _integer(
+        "attemptTimeoutSeconds",
+        "An attempt is stopped after this time (handlers: 300).",
+        low=1,
+        high=_YEAR,
+    ),
     _integer(
         "runTimeoutSeconds",
         "A run is dead this long after it was made, all attempts included.",
@@ -314,8 +321,12 @@ _WHAT = (
         text="A PodSpec; restartPolicy is Never, since Clockhand does the retries.",
         required=True,
     ),
-    _string("handler", "The handler that takes the run.", high=253, later="use spec.template"),
-    _string("pool", "The pool of workers that takes the run.", high=63, later="use spec.template"),
+    _string("handler", "The handler that takes each run, such as email.send, in place of a pod.", high=128),
+    _string(
+        "pool",
+        "The pool whose workers have the handler: a name, or namespace/name where that pool allows it; default if absent.",
+        high=127,
+    ),
 )
 
 TABLE: tuple[Field, ...] = (*_WHEN, *_HOW, *_WHAT)

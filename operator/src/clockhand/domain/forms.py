@@ -86,3 +86,14 @@ INTERVAL = (
     Form("^[0dhms]*$", intervals.TOO_SHORT),
 )
 INSTANT = Form(f"^{instants.PATTERN}$", instants.SENTENCE, wanted=True)
+_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+HANDLER = Form(
+    "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+    "is no name of a handler: write letters, digits, dots, dashes and underscores, such as email.send",
+    wanted=True,
+)
+POOL = Form(
+    f"^({_LABEL}/)?{_LABEL}$",
+    "is no name of a pool: write small letters, digits and dashes, such as mailers or team-a/mailers",
+    wanted=True,
+)

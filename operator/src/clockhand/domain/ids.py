@@ -14,6 +14,11 @@ from datetime import datetime
 from clockhand.domain import instants, states
 
 SHARDS = 256
+POD_SHARDS = range(SHARDS)
+"""Of jobs with a pod for each attempt: operators hold them."""
+POOL_SHARDS = range(SHARDS, 2 * SHARDS)
+"""Of jobs whose runs workers take: API processes hold them."""
+EVERY_SHARD = range(2 * SHARDS)
 
 
 def whole_ms(instant: datetime) -> datetime:
@@ -48,3 +53,8 @@ def shard_of(owner: str, *, job_id: uuid.UUID, width: int = 1) -> int:
     """The shard of a job: the hash of its owner, spread over `width` shards where the owner is large."""
     home = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:4], "big")
     return (home + job_id.int % max(1, width)) % SHARDS
+
+
+def twin(shard: int, *, pooled: bool) -> int:
+    """The shard of a job after an edit that may have changed what runs it."""
+    return shard % SHARDS + (SHARDS if pooled else 0)

@@ -6,8 +6,22 @@ list, nobody leads, and a replica that comes or goes moves only its own share.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Collection
+
+from clockhand.domain import ids
+
+
+class Role(enum.StrEnum):
+    """What a process is there for, and so which of the shards it shares with its like."""
+
+    OPERATOR = "operator"
+    API = "api"
+
+    @property
+    def shards(self) -> range:
+        return ids.POD_SHARDS if self is Role.OPERATOR else ids.POOL_SHARDS
 
 
 def preferred(shards: Collection[int], replicas: Collection[str], *, me: str) -> frozenset[int]:

@@ -6,6 +6,7 @@ they are stored in columns of their own and are rendered, not interpreted.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import bounds, documents, fields, hashing, instants, intervals, times
+from clockhand.domain import bounds, documents, fields, forms, hashing, instants, intervals, times
 from clockhand.domain import schedule as schedules
 from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
 from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
@@ -24,6 +25,8 @@ from clockhand.domain.fields import Overlap as Overlap
 from clockhand.domain.fields import RuleAction as RuleAction
 
 MAX_PAYLOAD_BYTES = 65_536
+HANDLER_TIMEOUT_SECONDS = 300
+DEFAULT_POOL = "default"
 MEANINGLESS = {
     "every": "is for spec.schedule: leave it out, since spec.every counts real time",
     "at": "is for spec.schedule: leave it out, since spec.at names its offset",
@@ -32,6 +35,8 @@ NOT_FOR_AT = "is not for spec.at, which is one instant: leave it out"
 ONLY_FOR_AT = "is only for a job with spec.at: leave it out"
 LESS_THAN_INITIAL = "must not be less than initialSeconds"
 ENDS_BEFORE_START = "lies before spec.startAt: write a later instant"
+ONLY_FOR_HANDLER = "is only for a job with spec.handler: leave it out"
+NEEDS_MATCH = "must have onExitCodes or onErrors"
 
 
 class Dst(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +63,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Exit codes that need another answer."""
+    """Exit codes and errors that need another answer."""
 
-    on_exit_codes: tuple[int, ...]
+    on_exit_codes: tuple[int, ...] = ()
+    on_errors: tuple[str, ...] = ()
     action: RuleAction
 
 
@@ -98,6 +104,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     concurrency_policy: ConcurrencyPolicy = fields.default("concurrencyPolicy", ConcurrencyPolicy)
     queue_limit: int = fields.default("queueLimit", int)
     max_concurrent_runs: int | None = None
+    concurrency_group: str | None = None
     priority: int = fields.default("priority", int)
     delivery: Delivery = fields.default("delivery", Delivery)
     on_delete: OnDelete = fields.default("onDelete", OnDelete)
@@ -110,6 +117,22 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     payload: object = msgspec.field(default_factory=dict)
     pod_retention: PodRetention = PodRetention()
     template: dict[str, object] | None = None
+    handler: str | None = None
+    pool: str | None = None
+
+    @property
+    def attempt_timeout(self) -> int | None:
+        """Seconds until an attempt is stopped; None: never."""
+        if self.attempt_timeout_seconds is None and self.handler is not None:
+            return HANDLER_TIMEOUT_SECONDS
+        return self.attempt_timeout_seconds
+
+    def pool_of(self, owner: str) -> str | None:
+        """The pool, as `k8s/<namespace>/<name>` or `rest/<tenant>/<name>`, of a job of `owner`; None with a template."""
+        if self.handler is None:
+            return None
+        name = self.pool or DEFAULT_POOL
+        return f"{owner.partition('/')[0]}/{name}" if "/" in name else f"{owner}/{name}"
 
     @property
     def one_shot(self) -> bool:
@@ -153,8 +176,10 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     _exactly_one(document, fields.ONE_OF_WHEN)
     _exactly_one(document, fields.ONE_OF_WHAT)
     check_payload(document["payload"])
-    _check_template(document["template"])
+    if "template" in document:
+        _check_template(document["template"])
     job = msgspec.convert(document, JobSpec)
+    _check_what(job)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
         raise errors.InvalidInput("spec.retry.backoff.maxSeconds", LESS_THAN_INITIAL)
     _check_when(job)
@@ -176,6 +201,17 @@ def _check_when(job: JobSpec) -> None:
     start, end = _instant(job.start_at, "spec.startAt"), _instant(job.end_at, "spec.endAt")
     if start is not None and end is not None and end < start:
         raise errors.InvalidInput("spec.endAt", ENDS_BEFORE_START)
+
+
+def _check_what(job: JobSpec) -> None:
+    if job.pool is not None and job.handler is None:
+        raise errors.InvalidInput("spec.pool", ONLY_FOR_HANDLER)
+    for name, value, form in (("handler", job.handler, forms.HANDLER), ("pool", job.pool, forms.POOL)):
+        if value is not None and not re.search(form.pattern, value):
+            raise errors.InvalidInput(f"spec.{name}", form.sentence)
+    for index, rule in enumerate(job.retry.rules):
+        if not (rule.on_exit_codes or rule.on_errors):
+            raise errors.InvalidInput(f"spec.retry.rules[{index}]", NEEDS_MATCH)
 
 
 def encode(spec: JobSpec) -> bytes:

@@ -14,10 +14,10 @@ class RunState(enum.StrEnum):
     """Where a run is. Live states are rows of `live_runs`, ended ones rows of `run_history`."""
 
     BLOCKED = "Blocked"  # waits for a place: job limit, Queue, Replace, catch-up order
-    QUEUED = "Queued"  # ready, waits for a replica to claim it
-    CLAIMED = "Claimed"  # an attempt has a token; its pod is being made or has not started
+    QUEUED = "Queued"  # ready, waits for a replica or a worker to claim it
+    CLAIMED = "Claimed"  # an attempt has a token; its pod is being made or has not started, or a worker has it
     RUNNING = "Running"  # the attempt was seen to run
-    STOPPING = "Stopping"  # asked to stop; keeps its place until the pod is gone
+    STOPPING = "Stopping"  # asked to stop; keeps its place until its pod is gone or its worker has let go
     RETRYING = "Retrying"  # the last attempt did not end well; waits for its back-off
     SUCCEEDED = "Succeeded"
     DEAD = "Dead"  # gave up; the reason says why
@@ -76,6 +76,10 @@ class Reason(enum.StrEnum):
     JOB_LIMIT = "JobLimit"
     WAITS_FOR_STOP = "WaitsForStop"
     IN_ORDER = "InOrder"
+    GROUP_LIMIT = "GroupLimit"  # of its concurrencyGroup
+    HANDLER_FAILED = "HandlerFailed"
+    LEASE_LOST = "LeaseLost"  # its worker fell silent
+    WORKER_STOPPED = "WorkerStopped"  # before the handler was done
 
 
 _S = RunState

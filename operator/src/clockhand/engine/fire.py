@@ -161,7 +161,7 @@ def new_run(
         serial=slot.serial,
         priority=plan.priority,
         pending_timeout=plan.pending_timeout_seconds,
-        attempt_timeout=plan.attempt_timeout_seconds,
+        attempt_timeout=plan.attempt_timeout,
         run_timeout=plan.run_timeout_seconds,
         payload=payload,
     )

@@ -306,11 +306,15 @@ def _row(reading: sightings.Reading, verdict: templates.Verdict | None, *, shard
     seen = reading.sighting
     fault = templates.fault(reading, verdict)
     fires = fault is None and not reading.suspended
+    job = reading.job
     return mirroring.Row(
         job_id=seen.uid,
         owner=seen.owner,
         name=seen.name,
-        shard=shard,
+        shard=ids.twin(shard, pooled=job is not None and job.handler is not None),
+        pool=None if job is None else job.pool_of(seen.owner),
+        handler=None if job is None else job.handler,
+        concurrency_group=None if job is None else job.concurrency_group,
         created_at=seen.created_at,
         counts_from=reading.counts_from,
         generation=seen.generation,

@@ -121,7 +121,7 @@ class Pulse:
                     break
                 await self.claim()
         if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:
-            fired += await self._steps.fire.run_once(range(ids.SHARDS), anybodys=True)
+            fired += await self._steps.fire.run_once(ids.EVERY_SHARD, anybodys=True)
         return fired
 
     async def _admit(self, wake: runs.Wake) -> int:

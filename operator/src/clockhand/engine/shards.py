@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import structlog
 
 from clockhand import metrics
-from clockhand.domain import ids, sharding, zones
+from clockhand.domain import sharding, zones
 from clockhand.store import database, installation, runs
 from clockhand.store import shards as rows
 
@@ -25,6 +25,7 @@ _MARGIN = 0.1
 class Shards:
     """This replica's shard leases. `lease` is in seconds; renew at a third of it by calling `run_once`.
 
+    Shards are shared with the replicas of the same role alone.
     With each renewal it says which zone data it has.
     """
 
@@ -34,11 +35,13 @@ class Shards:
         *,
         replica: str,
         lease: float,
+        role: sharding.Role = sharding.Role.OPERATOR,
         clock: Callable[[], float] = time.monotonic,
         zone_version: str | None = None,
     ) -> None:
         self._db = db
         self._replica = replica
+        self._role = role
         self._lease = lease
         self._clock = clock
         self._zone_version = zone_version or zones.version()
@@ -88,7 +91,7 @@ class Shards:
             self.paused, self.expiring = view.paused, view.expiring
             if view.promoted:
                 log.warning("database_promoted", epoch=await installation.settle_epoch(connection))
-            wanted = sharding.preferred(range(ids.SHARDS), view.replicas, me=self._replica)
+            wanted = sharding.preferred(self._role.shards, view.replicas, me=self._replica)
             surplus = set(held) - wanted
             if surplus:
                 await rows.release(connection, replica=self._replica, shards=surplus)
@@ -102,7 +105,13 @@ class Shards:
         return gained
 
     async def _beat(self, connection: database.Connection) -> rows.View:
-        view = await rows.beat(connection, replica=self._replica, lease=self._lease, zone_version=self._zone_version)
+        view = await rows.beat(
+            connection,
+            replica=self._replica,
+            role=self._role,
+            lease=self._lease,
+            zone_version=self._zone_version,
+        )
         self.free_duties, self.newer_zones = view.free_duties, view.newer_zones
         if self._unwitnessed_at_first is None:
             self._unwitnessed_at_first = view.unwitnessed

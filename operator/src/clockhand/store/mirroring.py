@@ -68,7 +68,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a new or edited job's row is to hold. `owner` to `counts_from` matter for new jobs only."""
+    """What a new or edited job's row is to hold. Owner, name and instants matter for new jobs only."""
 
     job_id: UUID
     owner: str
@@ -85,6 +85,9 @@ class Row:
     ttl_seconds: int | None
     suspended: bool
     parked: str | None
+    pool: str | None
+    handler: str | None
+    concurrency_group: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,6 @@ async def add_jobs(connection: database.Connection, rows: Sequence[Row], spec_id
     parameters = _columns(rows, spec_ids) | {
         "owners": [row.owner for row in rows],
         "names": [row.name for row in rows],
-        "shards": [row.shard for row in rows],
         "created": [row.created_at for row in rows],
         "marks": [row.counts_from for row in rows],
     }
@@ -197,6 +199,10 @@ def _columns(rows: Sequence[Row], spec_ids: Mapping[UUID, int]) -> dict[str, Any
         "ttls": [row.ttl_seconds for row in rows],
         "suspended": [row.suspended for row in rows],
         "parked": [row.parked for row in rows],
+        "shards": [row.shard for row in rows],
+        "pools": [row.pool for row in rows],
+        "handlers": [row.handler for row in rows],
+        "groups": [row.concurrency_group for row in rows],
     }
 
 

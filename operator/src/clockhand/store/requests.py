@@ -92,7 +92,10 @@ async def redrive(
         "now": now,
         "priority": plan.priority,
         "pending_timeout": plan.pending_timeout_seconds,
-        "attempt_timeout": plan.attempt_timeout_seconds,
+        "attempt_timeout": plan.attempt_timeout,
+        "pool": plan.pool_of(owner),
+        "handler": plan.handler,
+        "group": plan.concurrency_group,
         "run_timeout": plan.run_timeout_seconds,
     }
     return await database.fetch_one(connection, "requests.redrive", parameters)

@@ -40,8 +40,10 @@ CREATE TABLE public.attempts (
     reason text NOT NULL,
     exit_code integer,
     message text,
-    pod_name text NOT NULL,
+    pod_name text,
     node text,
+    worker text COLLATE pg_catalog."C",
+    token bigint,
     log_tail text,
     CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['Failed'::text, 'Disrupted'::text, 'TimedOut'::text, 'Stopped'::text, 'Refused'::text, 'Unseen'::text])))
 )
@@ -126,6 +128,7 @@ CREATE TABLE public.installation (
     zone_version text COLLATE pg_catalog."C",
     clock_step interval,
     clock_noticed_at timestamp with time zone,
+    served_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     CONSTRAINT installation_one_check CHECK (one)
 );
 
@@ -160,7 +163,8 @@ CREATE TABLE public.job_status (
     dirty_at timestamp with time zone,
     urgent boolean DEFAULT false NOT NULL,
     written_at timestamp with time zone,
-    written_digest bytea
+    written_digest bytea,
+    CONSTRAINT job_status_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
 )
 WITH (fillfactor='70');
 
@@ -169,6 +173,9 @@ CREATE TABLE public.jobs (
     owner text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
     shard smallint NOT NULL,
+    pool text COLLATE pg_catalog."C",
+    handler text COLLATE pg_catalog."C",
+    concurrency_group text COLLATE pg_catalog."C",
     generation bigint NOT NULL,
     resource_version bigint NOT NULL,
     spec_id bigint NOT NULL,
@@ -184,13 +191,20 @@ CREATE TABLE public.jobs (
     zone text COLLATE pg_catalog."C",
     ttl_seconds integer,
     expires_at timestamp with time zone,
-    CONSTRAINT jobs_check CHECK (((next_run_at IS NULL) = (next_slot_at IS NULL))),
-    CONSTRAINT jobs_check1 CHECK (((next_slot_at IS NULL) OR (next_slot_at > last_slot_at))),
-    CONSTRAINT jobs_check2 CHECK (((next_run_at IS NULL) OR (next_run_at >= next_slot_at))),
-    CONSTRAINT jobs_check3 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (paused_at IS NOT NULL) OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
-    CONSTRAINT jobs_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
+    CONSTRAINT jobs_check CHECK (((pool IS NULL) = (handler IS NULL))),
+    CONSTRAINT jobs_check1 CHECK (((pool IS NULL) = (shard < 256))),
+    CONSTRAINT jobs_check2 CHECK (((next_run_at IS NULL) = (next_slot_at IS NULL))),
+    CONSTRAINT jobs_check3 CHECK (((next_slot_at IS NULL) OR (next_slot_at > last_slot_at))),
+    CONSTRAINT jobs_check4 CHECK (((next_run_at IS NULL) OR (next_run_at >= next_slot_at))),
+    CONSTRAINT jobs_check5 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (paused_at IS NOT NULL) OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
+    CONSTRAINT jobs_shard_check CHECK (((shard >= 0) AND (shard <= 511)))
 )
 WITH (fillfactor='80');
+
+CREATE TABLE public.limit_keys (
+    key text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT limit_keys_key_check CHECK ((key ~ '^(owner|pool|group):.+$'::text))
+);
 
 CREATE TABLE public.live_runs (
     run_id uuid NOT NULL,
@@ -204,6 +218,9 @@ CREATE TABLE public.live_runs (
     scheduled_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
     shard smallint NOT NULL,
+    pool text COLLATE pg_catalog."C",
+    handler text COLLATE pg_catalog."C",
+    concurrency_group text COLLATE pg_catalog."C",
     spec_id bigint NOT NULL,
     payload jsonb,
     state public.run_state NOT NULL,
@@ -223,6 +240,8 @@ CREATE TABLE public.live_runs (
     started_at timestamp with time zone,
     pod_uid uuid,
     node text,
+    worker text COLLATE pg_catalog."C",
+    lease_until timestamp with time zone,
     deadline_at timestamp with time zone,
     run_deadline_at timestamp with time zone,
     pending_timeout integer NOT NULL,
@@ -230,6 +249,8 @@ CREATE TABLE public.live_runs (
     stop_reason text,
     CONSTRAINT live_runs_check CHECK (((state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state])) = (token IS NOT NULL))),
     CONSTRAINT live_runs_check1 CHECK (((state = 'Stopping'::public.run_state) = (stop_reason IS NOT NULL))),
+    CONSTRAINT live_runs_check2 CHECK (((pool IS NULL) = (handler IS NULL))),
+    CONSTRAINT live_runs_check3 CHECK (((pool IS NULL) OR ((token IS NULL) = (lease_until IS NULL)))),
     CONSTRAINT live_runs_state_check CHECK ((state <> ALL (ARRAY['Succeeded'::public.run_state, 'Dead'::public.run_state, 'Cancelled'::public.run_state, 'Unknown'::public.run_state])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.05', autovacuum_vacuum_cost_limit='2000');
@@ -240,11 +261,33 @@ CREATE TABLE public.owners (
     CONSTRAINT owners_owner_check CHECK ((owner ~ '^(k8s|rest)/.+$'::text))
 );
 
+CREATE TABLE public.pools (
+    pool text NOT NULL COLLATE pg_catalog."C",
+    owner text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    object_uid uuid,
+    resource_version bigint,
+    service_account text COLLATE pg_catalog."C",
+    allowed_owners text[] DEFAULT '{}'::text[] NOT NULL COLLATE pg_catalog."C",
+    dispatch text DEFAULT 'Poll'::text NOT NULL,
+    lease_seconds integer DEFAULT 90 NOT NULL,
+    heartbeat_seconds integer DEFAULT 30 NOT NULL,
+    rescue_from timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    kafka_error text,
+    deleted_at timestamp with time zone,
+    CONSTRAINT pools_check CHECK (((heartbeat_seconds > 0) AND (heartbeat_seconds < lease_seconds))),
+    CONSTRAINT pools_dispatch_check CHECK ((dispatch = ANY (ARRAY['Poll'::text, 'Kafka'::text]))),
+    CONSTRAINT pools_lease_seconds_check CHECK ((lease_seconds > 0)),
+    CONSTRAINT pools_pool_check CHECK ((pool ~ '^(k8s|rest)/[^/]+/[^/]+$'::text))
+);
+
 CREATE TABLE public.replicas (
     replica text NOT NULL COLLATE pg_catalog."C",
+    role text NOT NULL,
     started_at timestamp with time zone NOT NULL,
     last_seen timestamp with time zone NOT NULL,
-    zone_version text COLLATE pg_catalog."C"
+    zone_version text COLLATE pg_catalog."C",
+    CONSTRAINT replicas_role_check CHECK ((role = ANY (ARRAY['operator'::text, 'api'::text])))
 )
 WITH (fillfactor='50');
 
@@ -294,6 +337,9 @@ CREATE TABLE public.run_history (
     finished_at timestamp with time zone NOT NULL,
     pod_uid uuid,
     node text,
+    worker text COLLATE pg_catalog."C",
+    token bigint,
+    result jsonb,
     CONSTRAINT run_history_state_check CHECK ((state = ANY (ARRAY['Succeeded'::public.run_state, 'Dead'::public.run_state, 'Cancelled'::public.run_state, 'Unknown'::public.run_state])))
 )
 PARTITION BY RANGE (scheduled_at);
@@ -322,7 +368,8 @@ CREATE VIEW public.runs AS
     live_runs.started_at,
     NULL::timestamp with time zone AS finished_at,
     live_runs.pod_uid,
-    live_runs.node
+    live_runs.node,
+    live_runs.worker
    FROM public.live_runs
 UNION ALL
  SELECT run_history.run_id,
@@ -348,7 +395,8 @@ UNION ALL
     run_history.started_at,
     run_history.finished_at,
     run_history.pod_uid,
-    run_history.node
+    run_history.node,
+    run_history.worker
    FROM public.run_history;
 
 CREATE TABLE public.schema_migrations (
@@ -363,7 +411,7 @@ CREATE TABLE public.shard_leases (
     holder text COLLATE pg_catalog."C",
     generation bigint DEFAULT 0 NOT NULL,
     expires_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    CONSTRAINT shard_leases_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
+    CONSTRAINT shard_leases_shard_check CHECK (((shard >= 0) AND (shard <= 511)))
 )
 WITH (fillfactor='50');
 
@@ -389,6 +437,20 @@ CREATE TABLE public.skips (
     CONSTRAINT skips_count_check CHECK ((count > 0))
 )
 PARTITION BY RANGE (recorded_at);
+
+CREATE TABLE public.tokens (
+    token_id uuid NOT NULL,
+    hash bytea NOT NULL,
+    owner text NOT NULL COLLATE pg_catalog."C",
+    role text NOT NULL,
+    pool text COLLATE pg_catalog."C",
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT tokens_check CHECK (((role = 'worker'::text) = (pool IS NOT NULL))),
+    CONSTRAINT tokens_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'editor'::text, 'worker'::text])))
+);
 
 ALTER TABLE ONLY public.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (run_id, attempt, scheduled_at);
@@ -420,6 +482,9 @@ ALTER TABLE ONLY public.job_status
 ALTER TABLE ONLY public.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY public.limit_keys
+    ADD CONSTRAINT limit_keys_pkey PRIMARY KEY (key);
+
 ALTER TABLE ONLY public.live_runs
     ADD CONSTRAINT live_runs_job_id_scheduled_at_kind_key_key UNIQUE (job_id, scheduled_at, kind, key);
 
@@ -428,6 +493,9 @@ ALTER TABLE ONLY public.live_runs
 
 ALTER TABLE ONLY public.owners
     ADD CONSTRAINT owners_pkey PRIMARY KEY (owner);
+
+ALTER TABLE ONLY public.pools
+    ADD CONSTRAINT pools_pkey PRIMARY KEY (pool);
 
 ALTER TABLE ONLY public.replicas
     ADD CONSTRAINT replicas_pkey PRIMARY KEY (replica);
@@ -449,6 +517,12 @@ ALTER TABLE ONLY public.shard_leases
 
 ALTER TABLE ONLY public.skips
     ADD CONSTRAINT skips_pkey PRIMARY KEY (skip_id, recorded_at);
+
+ALTER TABLE ONLY public.tokens
+    ADD CONSTRAINT tokens_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY public.tokens
+    ADD CONSTRAINT tokens_pkey PRIMARY KEY (token_id);
 
 CREATE INDEX audit_by_owner ON public.audit USING btree (owner, at DESC);
 
@@ -476,7 +550,7 @@ CREATE INDEX jobs_finished ON public.jobs USING btree (shard, expires_at) WHERE 
 
 CREATE INDEX jobs_paused ON public.jobs USING btree (shard) WHERE (paused_at IS NOT NULL);
 
-CREATE INDEX live_runs_attempt_deadline ON public.live_runs USING btree (shard, deadline_at) WHERE ((deadline_at IS NOT NULL) AND (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state])));
+CREATE INDEX live_runs_attempt_deadline ON public.live_runs USING btree (shard, deadline_at) WHERE ((deadline_at IS NOT NULL) AND (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state])) AND (pool IS NULL));
 
 CREATE INDEX live_runs_blocked ON public.live_runs USING btree (shard, scheduled_at) WHERE (state = 'Blocked'::public.run_state);
 
@@ -486,9 +560,17 @@ CREATE INDEX live_runs_by_name ON public.live_runs USING btree (owner, name) WHE
 
 CREATE INDEX live_runs_by_owner ON public.live_runs USING btree (owner, run_id);
 
-CREATE INDEX live_runs_open ON public.live_runs USING btree (shard) WHERE (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state]));
+CREATE INDEX live_runs_of_group ON public.live_runs USING btree (concurrency_group) WHERE (concurrency_group IS NOT NULL);
 
-CREATE INDEX live_runs_queued ON public.live_runs USING btree (shard, queue_at) WHERE (state = 'Queued'::public.run_state);
+CREATE INDEX live_runs_open ON public.live_runs USING btree (shard) WHERE ((state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state])) AND (pool IS NULL));
+
+CREATE INDEX live_runs_open_of_owner ON public.live_runs USING btree (owner) WHERE (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state]));
+
+CREATE INDEX live_runs_pool_open ON public.live_runs USING btree (pool, worker) WHERE ((state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state])) AND (pool IS NOT NULL));
+
+CREATE INDEX live_runs_pool_queued ON public.live_runs USING btree (pool, handler, owner, queue_at) WHERE ((state = 'Queued'::public.run_state) AND (pool IS NOT NULL));
+
+CREATE INDEX live_runs_queued ON public.live_runs USING btree (shard, queue_at) WHERE ((state = 'Queued'::public.run_state) AND (pool IS NULL));
 
 CREATE INDEX live_runs_retrying ON public.live_runs USING btree (shard, ready_at) WHERE (state = 'Retrying'::public.run_state);
 
@@ -511,6 +593,8 @@ CREATE INDEX skips_by_job ON ONLY public.skips USING btree (job_id, last_at DESC
 CREATE INDEX skips_by_owner ON ONLY public.skips USING btree (owner, last_at DESC, skip_id DESC);
 
 CREATE INDEX skips_by_time ON ONLY public.skips USING btree (last_at DESC, skip_id DESC);
+
+CREATE INDEX tokens_of_owner ON public.tokens USING btree (owner, created_at);
 
 ALTER TABLE ONLY public.job_status
     ADD CONSTRAINT job_status_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.jobs(job_id) ON DELETE CASCADE;

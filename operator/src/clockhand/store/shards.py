@@ -10,6 +10,7 @@ import dataclasses
 import random
 from collections.abc import Collection, Mapping, Sequence
 
+from clockhand.domain import sharding
 from clockhand.store import database
 
 
@@ -41,12 +42,21 @@ def rotated(shards: Collection[int]) -> list[int]:
     return ordered[start:] + ordered[:start]
 
 
-async def beat(connection: database.Connection, *, replica: str, lease: float, zone_version: str) -> View:
+async def beat(
+    connection: database.Connection, *, replica: str, role: sharding.Role, lease: float, zone_version: str
+) -> View:
     """Records that `replica` lives and renews what it holds for `lease` seconds; returns what it sees then.
 
-    `zone_version` is that of its zone data.
+    It sees the live replicas and the free shards of its own role. `zone_version` is that of its zone data.
     """
-    parameters = {"replica": replica, "lease": lease, "zone_version": zone_version}
+    parameters = {
+        "replica": replica,
+        "role": role.value,
+        "first": role.shards.start,
+        "last": role.shards.stop - 1,
+        "lease": lease,
+        "zone_version": zone_version,
+    }
     row = await database.fetch_one(connection, "shards.beat", parameters)
     assert row is not None
     database.time_in(connection, row)

@@ -16,7 +16,8 @@ CREATE TABLE installation (
     last_change     bigint NOT NULL DEFAULT 0,
     zone_version    text COLLATE "C",            -- of the zone data under which the next slots were computed last
     clock_step      interval,                    -- by how much the database's clock jumped; NULL while it is trusted
-    clock_noticed_at timestamptz                 -- by the clock after the jump
+    clock_noticed_at timestamptz,                -- by the clock after the jump
+    served_since    timestamptz NOT NULL DEFAULT '-infinity'  -- the last time that workers had nobody to report to ended then
 );
 INSERT INTO installation (timeline) VALUES (substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));
 
@@ -30,19 +31,21 @@ CREATE TABLE owners (
 
 CREATE TABLE replicas (
     replica         text COLLATE "C" PRIMARY KEY,
+    role            text NOT NULL CHECK (role IN ('operator', 'api')),
     started_at      timestamptz NOT NULL,
     last_seen       timestamptz NOT NULL,
     zone_version    text COLLATE "C"             -- of its zone data
 ) WITH (fillfactor = 50);
 
--- The generation rises at every take-over; a holder whose generation is old writes nothing.
+-- The generation rises at every take-over; a holder whose generation is old writes nothing. Shards 0 to 255 are those of
+-- jobs with a pod for each run, and held by operators; 256 to 511 those of jobs with workers, and held by API processes.
 CREATE TABLE shard_leases (
-    shard           smallint PRIMARY KEY CHECK (shard BETWEEN 0 AND 255),
+    shard           smallint PRIMARY KEY CHECK (shard BETWEEN 0 AND 511),
     holder          text COLLATE "C",
     generation      bigint NOT NULL DEFAULT 0,
     expires_at      timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
-INSERT INTO shard_leases (shard) SELECT generate_series(0, 255);
+INSERT INTO shard_leases (shard) SELECT generate_series(0, 511);
 
 -- Work that one replica at a time does for the whole installation.
 CREATE TABLE duty_leases (
@@ -72,7 +75,10 @@ CREATE TABLE jobs (
     job_id          uuid PRIMARY KEY,
     owner           text COLLATE "C" NOT NULL REFERENCES owners,
     name            text COLLATE "C" NOT NULL,
-    shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),
+    shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 511),
+    pool            text COLLATE "C",            -- whose workers take the runs; NULL: each attempt is a pod
+    handler         text COLLATE "C",
+    concurrency_group text COLLATE "C",
     generation      bigint NOT NULL,
     resource_version bigint NOT NULL,
     spec_id         bigint NOT NULL,             -- no foreign key: its check would need an index that every fire pays for
@@ -88,6 +94,8 @@ CREATE TABLE jobs (
     zone            text COLLATE "C",            -- of a schedule whose slots follow zone data
     ttl_seconds     int,                         -- of a one-shot: how long its object stays after its run
     expires_at      timestamptz,                 -- the end of that time, once its run is over
+    CHECK ((pool IS NULL) = (handler IS NULL)),
+    CHECK ((pool IS NULL) = (shard < 256)),
     CHECK ((next_run_at IS NULL) = (next_slot_at IS NULL)),
     CHECK (next_slot_at IS NULL OR next_slot_at > last_slot_at),
     CHECK (next_run_at IS NULL OR next_run_at >= next_slot_at),
@@ -104,7 +112,7 @@ CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 -- What the object's status shows. dirty_at is set by whatever changes it and cleared by the status writer.
 CREATE TABLE job_status (
     job_id          uuid PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
-    shard           smallint NOT NULL,
+    shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),  -- operators write it, whoever runs the job
     last_scheduled_at timestamptz,
     last_success_at timestamptz,
     consecutive_failures int NOT NULL DEFAULT 0,
@@ -162,6 +170,9 @@ CREATE TABLE live_runs (
     scheduled_at    timestamptz NOT NULL,
     created_at      timestamptz NOT NULL,
     shard           smallint NOT NULL,
+    pool            text COLLATE "C",            -- as the job had it when the run was made
+    handler         text COLLATE "C",
+    concurrency_group text COLLATE "C",
     spec_id         bigint NOT NULL,
     payload         jsonb,                       -- a manual run's own, else NULL and the spec's holds
     state           run_state NOT NULL,
@@ -181,6 +192,8 @@ CREATE TABLE live_runs (
     started_at      timestamptz,                 -- this attempt was seen to run
     pod_uid         uuid,
     node            text,
+    worker          text COLLATE "C",            -- who has the attempt; NULL: a pod, or a message that nobody has started
+    lease_until     timestamptz,                 -- of a worker's attempt; in no index, so that a heartbeat stays HOT
     deadline_at     timestamptz,                 -- of this attempt: pending while Claimed, attempt time-out while Running
     run_deadline_at timestamptz,
     pending_timeout int NOT NULL,                -- seconds, from the spec at fire
@@ -189,20 +202,29 @@ CREATE TABLE live_runs (
     UNIQUE (job_id, scheduled_at, kind, key),
     CHECK (state NOT IN ('Succeeded', 'Dead', 'Cancelled', 'Unknown')),
     CHECK ((state IN ('Claimed', 'Running', 'Stopping')) = (token IS NOT NULL)),
-    CHECK ((state = 'Stopping') = (stop_reason IS NOT NULL))
+    CHECK ((state = 'Stopping') = (stop_reason IS NOT NULL)),
+    CHECK ((pool IS NULL) = (handler IS NULL)),
+    CHECK (pool IS NULL OR (token IS NULL) = (lease_until IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
-CREATE INDEX live_runs_queued ON live_runs (shard, queue_at) WHERE state = 'Queued';
+CREATE INDEX live_runs_queued ON live_runs (shard, queue_at) WHERE state = 'Queued' AND pool IS NULL;
+CREATE INDEX live_runs_pool_queued ON live_runs (pool, handler, owner, queue_at)
+    WHERE state = 'Queued' AND pool IS NOT NULL;
 CREATE INDEX live_runs_retrying ON live_runs (shard, ready_at) WHERE state = 'Retrying';
 CREATE INDEX live_runs_blocked ON live_runs (shard, scheduled_at) WHERE state = 'Blocked';
 CREATE INDEX live_runs_blocked_jobs ON live_runs (job_id) WHERE state = 'Blocked';
-CREATE INDEX live_runs_open ON live_runs (shard) WHERE state IN ('Claimed', 'Running', 'Stopping');
+CREATE INDEX live_runs_open ON live_runs (shard)
+    WHERE state IN ('Claimed', 'Running', 'Stopping') AND pool IS NULL;
+CREATE INDEX live_runs_pool_open ON live_runs (pool, worker)
+    WHERE state IN ('Claimed', 'Running', 'Stopping') AND pool IS NOT NULL;
+CREATE INDEX live_runs_open_of_owner ON live_runs (owner) WHERE state IN ('Claimed', 'Running', 'Stopping');
+CREATE INDEX live_runs_of_group ON live_runs (concurrency_group) WHERE concurrency_group IS NOT NULL;
 CREATE INDEX live_runs_stopping ON live_runs (shard) WHERE state = 'Stopping';
 CREATE INDEX live_runs_by_owner ON live_runs (owner, run_id);
 CREATE INDEX live_runs_by_name ON live_runs (owner, name) WHERE kind <> 'Slot';
 -- What is Stopping already has nothing to be told by a deadline.
 CREATE INDEX live_runs_attempt_deadline ON live_runs (shard, deadline_at)
-    WHERE deadline_at IS NOT NULL AND state IN ('Claimed', 'Running');
+    WHERE deadline_at IS NOT NULL AND state IN ('Claimed', 'Running') AND pool IS NULL;
 CREATE INDEX live_runs_run_deadline ON live_runs (shard, run_deadline_at)
     WHERE run_deadline_at IS NOT NULL AND state <> 'Stopping';
 
@@ -232,6 +254,9 @@ CREATE TABLE run_history (
     finished_at     timestamptz NOT NULL,
     pod_uid         uuid,
     node            text,
+    worker          text COLLATE "C",
+    token           bigint,                      -- of a worker's last attempt: a report that comes twice is known by it
+    result          jsonb,                       -- what the handler returned
     PRIMARY KEY (run_id, scheduled_at),
     UNIQUE (job_id, scheduled_at, kind, key)
 ) PARTITION BY RANGE (scheduled_at);
@@ -253,8 +278,10 @@ CREATE TABLE attempts (
     reason          text NOT NULL,
     exit_code       int,
     message         text,
-    pod_name        text NOT NULL,
+    pod_name        text,                        -- NULL: a worker's
     node            text,
+    worker          text COLLATE "C",
+    token           bigint,                      -- of a worker's attempt: a report that comes twice is known by it
     log_tail        text,
     PRIMARY KEY (run_id, attempt, scheduled_at)
 ) PARTITION BY RANGE (scheduled_at);
@@ -293,6 +320,43 @@ CREATE TABLE run_changes (
 CREATE INDEX run_changes_unnumbered ON run_changes (change_id) WHERE first_number IS NULL;
 CREATE UNIQUE INDEX run_changes_numbered ON run_changes (first_number) WHERE first_number IS NOT NULL;
 
+-- Whose workers take runs, and how. One for each WorkerPool object; a tenant's exists once a worker claims from it.
+CREATE TABLE pools (
+    pool            text COLLATE "C" PRIMARY KEY CHECK (pool ~ '^(k8s|rest)/[^/]+/[^/]+$'),
+    owner           text COLLATE "C" NOT NULL,
+    name            text COLLATE "C" NOT NULL,
+    object_uid      uuid,
+    resource_version bigint,
+    service_account text COLLATE "C",            -- whose tokens may act for the pool; NULL: static tokens alone
+    allowed_owners  text[] COLLATE "C" NOT NULL DEFAULT '{}',  -- beside its own; '*': everybody
+    dispatch        text NOT NULL DEFAULT 'Poll' CHECK (dispatch IN ('Poll', 'Kafka')),
+    lease_seconds   int NOT NULL DEFAULT 90 CHECK (lease_seconds > 0),
+    heartbeat_seconds int NOT NULL DEFAULT 30 CHECK (heartbeat_seconds > 0 AND heartbeat_seconds < lease_seconds),
+    rescue_from     timestamptz NOT NULL DEFAULT '-infinity',  -- leases that lapsed are left alone until then
+    kafka_error     text,                        -- why runs are polled for although the pool says Kafka; NULL: they are not
+    deleted_at      timestamptz
+);
+
+-- Static credentials; only the hash of one is kept.
+CREATE TABLE tokens (
+    token_id        uuid PRIMARY KEY,
+    hash            bytea NOT NULL UNIQUE,
+    owner           text COLLATE "C" NOT NULL,
+    role            text NOT NULL CHECK (role IN ('viewer', 'editor', 'worker')),
+    pool            text COLLATE "C",            -- a worker's
+    name            text NOT NULL,
+    created_at      timestamptz NOT NULL,
+    expires_at      timestamptz,
+    revoked_at      timestamptz,
+    CHECK ((role = 'worker') = (pool IS NOT NULL))
+);
+CREATE INDEX tokens_of_owner ON tokens (owner, created_at);
+
+-- One row for each key with a limit: whoever is about to count against limits locks the rows first, in their order.
+CREATE TABLE limit_keys (
+    key             text COLLATE "C" PRIMARY KEY CHECK (key ~ '^(owner|pool|group):.+$')
+);
+
 CREATE TABLE idempotency_keys (
     scope           text COLLATE "C" NOT NULL,   -- the job's id for a manual run
     key             text COLLATE "C" NOT NULL,
@@ -318,10 +382,10 @@ CREATE INDEX audit_by_owner ON audit (owner, at DESC);
 CREATE VIEW runs AS
     SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, state,
            reason, message, attempt, failures, disruptions, claimed_at, launched_at, started_at,
-           NULL::timestamptz AS finished_at, pod_uid, node
+           NULL::timestamptz AS finished_at, pod_uid, node, worker
     FROM live_runs
     UNION ALL
     SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, state,
            reason, message, attempt, failures, disruptions, claimed_at, launched_at, started_at,
-           finished_at, pod_uid, node
+           finished_at, pod_uid, node, worker
     FROM run_history;

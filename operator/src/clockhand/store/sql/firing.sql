@@ -31,10 +31,10 @@ WHERE job_id = ANY(%(job_ids)s);
 -- A slot not after the job's high-water mark was decided before and is refused here; the unique key refuses a second run.
 WITH made AS (
     INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
-                           spec_id, payload, state, reason, serial, priority, queue_at, ready_at, run_deadline_at,
+                           pool, handler, concurrency_group, spec_id, payload, state, reason, serial, priority, queue_at, ready_at, run_deadline_at,
                            pending_timeout, attempt_timeout)
     SELECT n.run_id, j.job_id, j.owner, j.name, n.name, j.labels, n.kind, n.key, n.scheduled_at, %(now)s, j.shard,
-           j.spec_id, n.payload, n.state, n.reason, n.serial, n.priority, %(now)s - n.priority * interval '10 seconds', %(now)s,
+           j.pool, j.handler, j.concurrency_group, j.spec_id, n.payload, n.state, n.reason, n.serial, n.priority, %(now)s - n.priority * interval '10 seconds', %(now)s,
            %(now)s + make_interval(secs => n.run_timeout), n.pending_timeout, n.attempt_timeout
     FROM unnest(%(run_ids)s::uuid[], %(job_ids)s::uuid[], %(names)s::text[], %(kinds)s::run_kind[], %(keys)s::text[],
                 %(scheduled)s::timestamptz[], %(payloads)s::jsonb[], %(states)s::run_state[], %(reasons)s::text[],

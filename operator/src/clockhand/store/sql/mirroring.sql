@@ -31,16 +31,17 @@ FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(specs)s::text[], %
 RETURNING job_id, spec_id;
 
 -- name: add_jobs
-INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at,
+INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, generation, resource_version, spec_id, labels, created_at,
                   last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended, parked)
-SELECT n.job_id, n.owner, n.name, n.shard, n.generation, n.resource_version, n.spec_id, n.labels::jsonb, n.created_at,
+SELECT n.job_id, n.owner, n.name, n.shard, n.pool, n.handler, n.concurrency_group, n.generation, n.resource_version, n.spec_id, n.labels::jsonb, n.created_at,
        n.mark, n.next_slot_at, n.next_slot_at + n.delay, n.zone, n.ttl, n.suspended, n.parked
 FROM unnest(%(job_ids)s::uuid[], %(owners)s::text[], %(names)s::text[], %(shards)s::smallint[],
             %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[], %(labels)s::text[],
             %(created)s::timestamptz[], %(marks)s::timestamptz[], %(next_slots)s::timestamptz[],
-            %(delays)s::interval[], %(zones)s::text[], %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[])
+            %(delays)s::interval[], %(zones)s::text[], %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[],
+            %(pools)s::text[], %(handlers)s::text[], %(groups)s::text[])
      AS n (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at, mark, next_slot_at,
-           delay, zone, ttl, suspended, parked)
+           delay, zone, ttl, suspended, parked, pool, handler, concurrency_group)
 ON CONFLICT (job_id) DO NOTHING;
 
 -- name: add_status
@@ -57,11 +58,14 @@ UPDATE jobs
 SET generation = n.generation, resource_version = n.resource_version, spec_id = n.spec_id, labels = n.labels::jsonb,
     last_slot_at = greatest(jobs.last_slot_at, %(now)s), next_slot_at = n.next_slot_at,
     next_run_at = n.next_slot_at + n.delay, zone = n.zone, ttl_seconds = n.ttl, expires_at = NULL,
-    suspended = n.suspended, paused_at = NULL, parked = n.parked, deleted_at = NULL
+    suspended = n.suspended, paused_at = NULL, parked = n.parked, deleted_at = NULL,
+    shard = n.shard, pool = n.pool, handler = n.handler, concurrency_group = n.concurrency_group
 FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[],
             %(labels)s::text[], %(next_slots)s::timestamptz[], %(delays)s::interval[], %(zones)s::text[],
-            %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[])
-     AS n (job_id, generation, resource_version, spec_id, labels, next_slot_at, delay, zone, ttl, suspended, parked)
+            %(ttls)s::int[], %(suspended)s::boolean[], %(parked)s::text[], %(shards)s::smallint[], %(pools)s::text[],
+            %(handlers)s::text[], %(groups)s::text[])
+     AS n (job_id, generation, resource_version, spec_id, labels, next_slot_at, delay, zone, ttl, suspended, parked,
+           shard, pool, handler, concurrency_group)
 WHERE jobs.job_id = n.job_id;
 
 -- name: touch_jobs

@@ -55,10 +55,10 @@ WITH back AS (
     RETURNING *),
 made AS (
     INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
-                           spec_id, payload, state, reason, priority, queue_at, ready_at, attempt, launched_at,
+                           pool, handler, concurrency_group, spec_id, payload, state, reason, priority, queue_at, ready_at, attempt, launched_at,
                            pending_timeout, attempt_timeout, run_deadline_at)
     SELECT back.run_id, back.job_id, back.owner, back.job_name, back.name, back.labels, back.kind, back.key,
-           back.scheduled_at, back.created_at, back.shard, back.spec_id, back.payload, 'Blocked', 'JobLimit',
+           back.scheduled_at, back.created_at, back.shard, %(pool)s, %(handler)s, %(group)s, back.spec_id, back.payload, 'Blocked', 'JobLimit',
            %(priority)s, %(now)s - %(priority)s * interval '10 seconds', %(now)s, back.attempt, back.launched_at,
            %(pending_timeout)s, %(attempt_timeout)s, %(now)s + make_interval(secs => %(run_timeout)s)
     FROM back

@@ -7,7 +7,7 @@ WITH candidates AS MATERIALIZED (
     JOIN shard_leases USING (shard, generation)
     CROSS JOIN LATERAL (
         SELECT run_id FROM live_runs
-        WHERE live_runs.shard = mine.shard AND state = 'Queued'
+        WHERE live_runs.shard = mine.shard AND state = 'Queued' AND pool IS NULL
         ORDER BY queue_at
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) AS best
@@ -37,7 +37,8 @@ FROM moved;
 SELECT run_id, job_id, owner, job_name, name, scheduled_at, shard, spec_id, attempt, token, fencing, payload,
        payload IS NOT NULL AS own_payload, state::text AS state, pod_uid, claimed_at, stop_reason
 FROM live_runs
-WHERE shard = ANY(%(shards)s::smallint[]) AND state IN ('Claimed', 'Running', 'Stopping') AND run_id > %(after)s
+WHERE shard = ANY(%(shards)s::smallint[]) AND state IN ('Claimed', 'Running', 'Stopping') AND pool IS NULL
+  AND run_id > %(after)s
 ORDER BY run_id
 LIMIT %(limit)s;
 
@@ -162,7 +163,8 @@ FROM gone LEFT JOIN kept USING (run_id);
 WITH moved AS (
     UPDATE live_runs r
     SET state = 'Retrying', reason = n.reason, message = n.message, failures = n.failures, disruptions = n.disruptions,
-        ready_at = n.ready_at, token = NULL, stop_reason = NULL, deadline_at = NULL, pod_uid = NULL,
+        ready_at = n.ready_at, token = NULL, worker = NULL, lease_until = NULL, stop_reason = NULL, deadline_at = NULL,
+        pod_uid = NULL,
         launched_at = coalesce(r.launched_at, CASE WHEN n.created_at IS NOT NULL
                                               THEN least(greatest(n.created_at, r.claimed_at), installed.time) END)
     FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed,
@@ -181,7 +183,7 @@ SELECT run_id FROM moved;
 -- A former holder may not: the new one may be launching the attempt at this moment.
 WITH moved AS (
     UPDATE live_runs r
-    SET state = 'Queued', token = NULL, deadline_at = NULL, reason = NULL, message = NULL
+    SET state = 'Queued', token = NULL, worker = NULL, lease_until = NULL, deadline_at = NULL, reason = NULL, message = NULL
     FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[]) AS n (run_id, token, generation)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed' AND r.pod_uid IS NULL
       AND EXISTS (SELECT FROM shard_leases s
@@ -274,6 +276,7 @@ slow AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT run_id, state FROM live_runs
         WHERE live_runs.shard = mine.shard AND deadline_at <= %(now)s AND state IN ('Claimed', 'Running')
+          AND pool IS NULL
         ORDER BY deadline_at LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) AS late
     LIMIT %(limit)s)
@@ -344,7 +347,7 @@ SELECT (SELECT clock FROM installed) AS clock,
        coalesce(bool_or(news.there), false) AS news,
        EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered,
        (SELECT min(first.next_run_at)
-        FROM generate_series(0, 255) AS every (shard)
+        FROM generate_series(0, 511) AS every (shard)
         CROSS JOIN LATERAL (SELECT next_run_at FROM jobs
                             WHERE jobs.shard = every.shard AND next_run_at <= (SELECT time FROM installed)
                             ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere,
@@ -353,7 +356,8 @@ SELECT (SELECT clock FROM installed) AS clock,
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
                    ORDER BY next_run_at LIMIT 1) AS due ON true
-LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Queued'
+LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r
+                   WHERE r.shard = mine.shard AND r.state = 'Queued' AND r.pool IS NULL
                    LIMIT 1) AS queued ON true
 LEFT JOIN LATERAL (SELECT ready_at FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Retrying'
                    ORDER BY ready_at LIMIT 1) AS retrying ON true
@@ -361,11 +365,12 @@ LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.sh
                    LIMIT 1) AS blocked ON true
 LEFT JOIN LATERAL (SELECT deadline_at FROM live_runs r
                    WHERE r.shard = mine.shard AND deadline_at IS NOT NULL AND r.state IN ('Claimed', 'Running')
+                     AND r.pool IS NULL
                    ORDER BY deadline_at LIMIT 1) AS opened ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r WHERE r.shard = mine.shard AND r.state = 'Stopping'
                    LIMIT 1) AS stopping ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM live_runs r
-                   WHERE r.shard = mine.shard AND r.state IN ('Claimed', 'Running', 'Stopping')
+                   WHERE r.shard = mine.shard AND r.state IN ('Claimed', 'Running', 'Stopping') AND r.pool IS NULL
                    LIMIT 1) AS attempts ON true
 LEFT JOIN LATERAL (SELECT true AS there FROM job_status s WHERE s.shard = mine.shard AND s.dirty_at IS NOT NULL
                    LIMIT 1) AS news ON true

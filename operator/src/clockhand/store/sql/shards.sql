@@ -8,8 +8,8 @@ WITH installed AS (
            timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS promoted
     FROM installation),
 stamped AS (
-    INSERT INTO replicas AS r (replica, started_at, last_seen, zone_version)
-    SELECT %(replica)s, time, time, %(zone_version)s FROM installed
+    INSERT INTO replicas AS r (replica, role, started_at, last_seen, zone_version)
+    SELECT %(replica)s, %(role)s, time, time, %(zone_version)s FROM installed
     ON CONFLICT (replica) DO UPDATE SET last_seen = excluded.last_seen, zone_version = excluded.zone_version),
 kept AS (
     UPDATE shard_leases
@@ -19,31 +19,32 @@ kept AS (
     RETURNING shard, generation),
 -- its own stamp is not in the snapshot of this statement
 others AS MATERIALIZED (
-    SELECT replica, replicas.zone_version, started_at, last_seen,
+    SELECT replica, role, replicas.zone_version, started_at, last_seen,
            last_seen BETWEEN time - make_interval(secs => %(lease)s) AND time + make_interval(secs => %(lease)s) AS live
     FROM replicas CROSS JOIN installed WHERE replica <> %(replica)s)
 SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at,
        (SELECT coalesce(array_agg(shard ORDER BY shard), '{}') FROM kept) AS shards,
        (SELECT coalesce(array_agg(generation ORDER BY shard), '{}') FROM kept) AS generations,
-       (SELECT coalesce(array_agg(replica), '{}') FROM others WHERE live) AS others,
+       (SELECT coalesce(array_agg(replica), '{}') FROM others WHERE live AND role = %(role)s) AS others,
        -- a leap silences all at once: whoever lives now and lived when the last one fell silent has seen that there was none
        EXISTS (SELECT FROM others WHERE NOT live)
        AND NOT EXISTS (SELECT FROM others AS witness, (SELECT max(last_seen) AS at FROM others WHERE NOT live) AS silence
                        WHERE live AND started_at < silence.at AND silence.at <= time) AS unwitnessed,
        (SELECT coalesce(array_agg(shard), '{}') FROM shard_leases
-        WHERE expires_at <= time AND holder IS DISTINCT FROM %(replica)s) AS free,
+        WHERE shard BETWEEN %(first)s AND %(last)s
+          AND expires_at <= time AND holder IS DISTINCT FROM %(replica)s) AS free,
        (SELECT coalesce(array_agg(duty), '{}') FROM duty_leases WHERE expires_at <= time) AS free_duties,
        promoted, zone_version,
        EXISTS (SELECT FROM others WHERE live AND coalesce(others.zone_version, '') < %(zone_version)s) AS older_zones,
        EXISTS (SELECT FROM jobs WHERE paused_at IS NOT NULL) AS paused,
        EXISTS (SELECT FROM kept CROSS JOIN LATERAL (
                    SELECT FROM jobs
-                   WHERE jobs.shard = kept.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
+                   WHERE jobs.shard IN (kept.shard, kept.shard + 256) AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
                      AND jobs.expires_at <= installed.time AND deleted_at IS NULL
                    LIMIT 1) AS due)
        OR EXISTS (SELECT FROM kept CROSS JOIN LATERAL (
                    SELECT FROM jobs
-                   WHERE jobs.shard = kept.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
+                   WHERE jobs.shard IN (kept.shard, kept.shard + 256) AND ttl_seconds IS NOT NULL AND next_run_at IS NULL
                      AND jobs.expires_at IS NULL AND deleted_at IS NULL
                      AND NOT suspended AND paused_at IS NULL AND parked IS NULL
                    LIMIT 1) AS unset) AS expiring

@@ -1,0 +1,1 @@
+"""Commands for administrators: what they do needs the database, or its store, and no running server."""
