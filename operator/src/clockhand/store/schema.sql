@@ -269,6 +269,7 @@ CREATE TABLE public.pools (
     resource_version bigint,
     service_account text COLLATE pg_catalog."C",
     allowed_owners text[] DEFAULT '{}'::text[] NOT NULL COLLATE pg_catalog."C",
+    handlers text[] DEFAULT '{}'::text[] NOT NULL COLLATE pg_catalog."C",
     dispatch text DEFAULT 'Poll'::text NOT NULL,
     lease_seconds integer DEFAULT 90 NOT NULL,
     heartbeat_seconds integer DEFAULT 30 NOT NULL,

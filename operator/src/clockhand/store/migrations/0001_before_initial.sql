@@ -329,6 +329,7 @@ CREATE TABLE pools (
     resource_version bigint,
     service_account text COLLATE "C",            -- whose tokens may act for the pool; NULL: static tokens alone
     allowed_owners  text[] COLLATE "C" NOT NULL DEFAULT '{}',  -- beside its own; '*': everybody
+    handlers        text[] COLLATE "C" NOT NULL DEFAULT '{}',  -- that its workers have; none listed: nobody knows which
     dispatch        text NOT NULL DEFAULT 'Poll' CHECK (dispatch IN ('Poll', 'Kafka')),
     lease_seconds   int NOT NULL DEFAULT 90 CHECK (lease_seconds > 0),
     heartbeat_seconds int NOT NULL DEFAULT 30 CHECK (heartbeat_seconds > 0 AND heartbeat_seconds < lease_seconds),
