@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
 from clockhand import errors
+from clockhand.environment import Reader, names, one_of, read, seconds, switch, variable, whole
+
+__all__ = ["Settings", "from_environment", "variable"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,16 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Settings from the `CLOCKHAND_*` variables; raises InvalidInput that names every wrong or missing one."""
-    values: dict[str, Any] = {"replica": f"{socket.gethostname()}-{secrets.token_hex(3)}"}
-    mistakes = []
-    for field, read in _READERS.items():
-        text = environment.get(variable(field))
-        if text is None or text == "":
-            continue
-        try:
-            values[field] = read(text)
-        except ValueError as error:
-            mistakes.append(f"{variable(field)}: {error}")
+    values, mistakes = read(environment, _READERS)
+    values.setdefault("replica", f"{socket.gethostname()}-{secrets.token_hex(3)}")
     if "database_url" not in values:
         mistakes.append(f"{variable('database_url')}: missing; give a libpq URI such as postgresql://host/clockhand")
     if ("runs_tls_cert" in values) != ("runs_tls_key" in values):
@@ -85,72 +79,26 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     return Settings(**values)
 
 
-def variable(field: str) -> str:
-    """The environment variable of a setting."""
-    return f"CLOCKHAND_{field.upper()}"
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-            raise ValueError(f"{text!r} is not a whole number from {low} to {high}")
-        return int(text)
-
-    return read
-
-
-def _seconds(low: float, high: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high:
-            raise ValueError(f"{text!r} is not a number of seconds from {low:g} to {high:g}")
-        return value
-
-    return read
-
-
-def _switch(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text == "true"
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
-        return text
-
-    return read
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
-
-
-_READERS: Mapping[str, Callable[[str], object]] = {
+_READERS: Mapping[str, Reader] = {
     "database_url": str,
-    "database_pool": _whole(2, 200),
-    "database_session_options": _switch,
+    "database_pool": whole(2, 200),
+    "database_session_options": switch,
     "replica": str,
-    "namespaces": _names,
+    "namespaces": names,
     "kubeconfig": str,
-    "shard_lease": _seconds(2, 120),
-    "pod_launches": _whole(1, 1000),
-    "retention_days": _whole(1, 3650),
-    "health_port": _whole(0, 65535),
-    "runs_port": _whole(0, 65535),
+    "shard_lease": seconds(2, 120),
+    "pod_launches": whole(1, 1000),
+    "retention_days": whole(1, 3650),
+    "health_port": whole(0, 65535),
+    "runs_port": whole(0, 65535),
     "runs_service": str,
     "runs_tls_cert": str,
     "runs_tls_key": str,
-    "api_port": _whole(0, 65535),
+    "api_port": whole(0, 65535),
     "limits": str,
     "kafka": str,
     "api_url": str,
     "worker_image": str,
     "own_namespace": str,
-    "log_format": _one_of("json", "text"),
+    "log_format": one_of("json", "text"),
 }
