@@ -78,7 +78,7 @@ def operator() -> None:
 @click.option("--runs", is_flag=True, required=True, help="Serve the aggregated Kubernetes API for runs.")
 def api(runs: bool) -> None:
     """Serve an API."""
-    from clockhand.api import app
+    from clockhand.api.runs import app
 
     del runs
     _run(app.serve)

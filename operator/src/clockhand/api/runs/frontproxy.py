@@ -9,58 +9,26 @@ seconds.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from clockhand import errors
+from clockhand.api import reviews
 from clockhand.api.runs import status
 from clockhand.kube import access, aggregation
-from clockhand.kube import client as clients
 
-KEEP_SECONDS = 10.0
 MASTERS = "system:masters"
-_ENTRIES = 4_096
 V = TypeVar("V")
-
-
-class Reviews(Protocol):
-    """What the API server knows about tokens and rights."""
-
-    async def user_of(self, token: str) -> access.User | None: ...
-
-    async def decide(self, user: access.User, action: access.Action) -> access.Decision: ...
-
-
-class ApiServerReviews:
-    """TokenReview and SubjectAccessReview, each answer kept for ten seconds."""
-
-    def __init__(self, client: clients.Client) -> None:
-        self._client = client
-        self._users: _Kept[access.User | None] = _Kept()
-        self._decisions: _Kept[access.Decision] = _Kept()
-
-    async def user_of(self, token: str) -> access.User | None:
-        # the digest, so that no token lies about in memory longer than its request
-        key = hashlib.sha256(token.encode()).digest()
-        return await self._users.get(key, lambda: access.review_token(self._client, token, ()))
-
-    async def decide(self, user: access.User, action: access.Action) -> access.Decision:
-        extra = tuple(sorted((key, tuple(values)) for key, values in user.extra.items()))
-        key = (user.username, user.uid, user.groups, extra, action)
-        return await self._decisions.get(key, lambda: access.review_access(self._client, user, action))
 
 
 class Gatekeeper:
     """Names the user of a request, and refuses what they may not do."""
 
-    def __init__(self, reviews: Reviews) -> None:
-        self._reviews = reviews
+    def __init__(self, asked: reviews.Reviews) -> None:
+        self._reviews = asked
         self.trust: aggregation.FrontProxy | None = None
 
     async def authenticate(self, request: web.Request) -> access.User:
@@ -104,32 +72,6 @@ class Gatekeeper:
             groups=tuple(groups),
             extra=_extra(request, self.trust.extra_prefixes),
         )
-
-
-class _Kept(Generic[V]):
-    """Answers for ten seconds; callers that ask the same thing at the same time wait for one question."""
-
-    def __init__(self) -> None:
-        self._answers: dict[Hashable, tuple[float, asyncio.Future[V]]] = {}
-
-    async def get(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
-        now = time.monotonic()
-        kept = self._answers.get(key)
-        if kept is None or now - kept[0] > KEEP_SECONDS:
-            self._make_room(now)
-            kept = (now, asyncio.ensure_future(ask()))
-            self._answers[key] = kept
-        try:
-            return await asyncio.shield(kept[1])
-        except errors.ClockhandError:
-            if self._answers.get(key) is kept:
-                del self._answers[key]
-            raise
-
-    def _make_room(self, now: float) -> None:
-        if len(self._answers) >= _ENTRIES:
-            fresh = {key: kept for key, kept in self._answers.items() if now - kept[0] <= KEEP_SECONDS}
-            self._answers = fresh if len(fresh) < _ENTRIES else {}
 
 
 async def _asked(question: Awaitable[V]) -> V:

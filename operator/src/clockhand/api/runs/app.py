@@ -1,4 +1,4 @@
-"""The API process: what it is made of, how it starts, and how it ends without cutting anybody off."""
+"""The process of the runs API: what it is made of, how it starts, and how it ends without cutting anybody off."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from clockhand import config, errors, health
+from clockhand.api import reviews
 from clockhand.api.runs import certificates, feed, frontproxy, group, listener, server
 from clockhand.engine import loops
 from clockhand.kube import aggregation
@@ -29,7 +30,7 @@ class RunsApi:
     def __init__(self, settings: config.Settings, db: database.Database, client: clients.Client) -> None:
         self._settings = settings
         self._client = client
-        self._gatekeeper = frontproxy.Gatekeeper(frontproxy.ApiServerReviews(client))
+        self._gatekeeper = frontproxy.Gatekeeper(reviews.ApiServerReviews(client))
         self._feed = feed.Feed(db)
         app = server.RunsServer(db, self._feed, self._gatekeeper, kept_days=settings.retention_days)
         self.listener = listener.Listener(app.application(), port=settings.runs_port)
