@@ -25,6 +25,7 @@ JOBS_PAUSED = Counter("clockhand_jobs_paused_total", "Jobs paused after as many 
 OBJECTS_EXPIRED = Counter("clockhand_objects_expired_total", "Objects of one-shots deleted when their time was over")
 CLOCK_PAUSED = Gauge("clockhand_clock_paused", "1 while the database's clock has jumped and firing waits, else 0")
 CLOCK_STEP = Gauge("clockhand_clock_step_seconds", "By how much the database's clock has jumped, until that is settled")
+LIMITS_STALE = Gauge("clockhand_limits_stale", "1 while the file of limits cannot be used and older limits hold, else 0")
 LOOP_ERRORS = Counter("clockhand_loop_errors_total", "Loop steps that failed and will be tried again", ("loop",))
 PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server accepted")
 PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
