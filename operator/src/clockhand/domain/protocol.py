@@ -19,6 +19,8 @@ MAX_RUNS = 1_000
 MAX_WAIT_SECONDS = 60.0
 MAX_RESULT_BYTES = 16_384
 MAX_LOG_BYTES = 65_536
+MAX_BODY_BYTES = 1_048_576
+"""Of a request: whoever has more to report sends it in several."""
 
 Token = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
 WorkerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$")]
