@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
-from clockhand import config, errors
+from clockhand import brokers, config, errors
 
 URL = {"CLOCKHAND_DATABASE_URL": "postgresql://host/clockhand"}
 
@@ -92,3 +94,48 @@ def test_a_mistake_never_repeats_the_password() -> None:
             {"CLOCKHAND_DATABASE_URL": "postgresql://me:hunter2@host/db", "CLOCKHAND_DATABASE_POOL": "x"}
         )
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"KAFKA": "kafka"}, "CLOCKHAND_KAFKA: 'kafka' is not a broker such as kafka:9092"),
+        ({"KAFKA": "one:9092,two"}, "CLOCKHAND_KAFKA: 'two' is not a broker such as kafka:9092"),
+        ({"KAFKA_SECURITY_PROTOCOL": "TLS"}, "CLOCKHAND_KAFKA_SECURITY_PROTOCOL: 'TLS' is none of PLAINTEXT, SSL"),
+        ({"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "a user name goes with SASL_SSL or SASL_PLAINTEXT alone"),
+        (
+            {"KAFKA_USERNAME": "me", "KAFKA_SECURITY_PROTOCOL": "SASL_SSL"},
+            "needs CLOCKHAND_KAFKA_PASSWORD_FILE beside it",
+        ),
+        ({"KAFKA_CA": "/ca.crt"}, "CLOCKHAND_KAFKA_CA: goes with SSL or SASL_SSL alone"),
+    ],
+)
+def test_settings_for_kafka_go_together(variables: dict[str, str], sentence: str) -> None:
+    with pytest.raises(errors.InvalidInput) as refused:
+        config.from_environment({**URL, **{f"CLOCKHAND_{name}": value for name, value in variables.items()}})
+    assert sentence in str(refused.value)
+
+
+def test_brokers_are_named_with_their_ports() -> None:
+    settings = config.from_environment({**URL, "CLOCKHAND_KAFKA": "one:9092, [::1]:9093"})
+    assert settings.kafka == "one:9092,[::1]:9093"
+    assert brokers.options(settings) == {"bootstrap_servers": settings.kafka, "security_protocol": "PLAINTEXT"}
+
+
+def test_the_password_is_read_anew_each_time(tmp_path: pathlib.Path) -> None:
+    secret = tmp_path / "password"
+    settings = config.from_environment(
+        {
+            **URL,
+            "CLOCKHAND_KAFKA": "one:9092",
+            "CLOCKHAND_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "CLOCKHAND_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+            "CLOCKHAND_KAFKA_USERNAME": "me",
+            "CLOCKHAND_KAFKA_PASSWORD_FILE": str(secret),
+        }
+    )
+    with pytest.raises(errors.Unavailable, match="cannot be read"):
+        brokers.options(settings)
+    for password in ("old", "new"):
+        secret.write_text(f"{password}\n")
+        assert brokers.options(settings)["sasl_plain_password"] == password

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from clockhand import errors
+from clockhand import brokers, errors
 from clockhand.environment import Reader, names, one_of, read, seconds, switch, variable, whole
 
 __all__ = ["Settings", "from_environment", "variable"]
@@ -54,6 +54,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The administrator's file of limits (YAML), read again whenever it changes."""
     kafka: str | None = None
     """Kafka brokers as host:port, separated by commas, for pools with dispatch: Kafka."""
+    kafka_security_protocol: str = "PLAINTEXT"
+    """How the brokers are spoken to, by Kafka's own names."""
+    kafka_ca: str | None = None
+    """The file of the authorities (PEM) that the brokers' certificates are checked against; None: those of the system."""
+    kafka_sasl_mechanism: str = "PLAIN"
+    """How the user name and the password are shown to the brokers."""
+    kafka_username: str | None = None
+    """The user, with a security protocol that begins with SASL."""
+    kafka_password_file: str | None = None
+    """The file of the user's password, read again for each new connection. Never logged."""
+    kafka_partitions: int = 12
+    """Of a topic that is created; no more workers of a pool than that take runs from it at a time."""
     api_url: str = "http://clockhand-api.clockhand-system:8080"
     """Where the workers of a WorkerPool find the API."""
     worker_image: str = "clockhand-worker"
@@ -74,6 +86,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         mistakes.append(
             f"{variable('runs_tls_cert')}: needs {variable('runs_tls_key')} beside it, and the other way round"
         )
+    mistakes += brokers.mistakes(values)
     if mistakes:
         raise errors.InvalidInput("", "; ".join(mistakes))
     return Settings(**values)
@@ -96,7 +109,8 @@ _READERS: Mapping[str, Reader] = {
     "runs_tls_key": str,
     "api_port": whole(0, 65535),
     "limits": str,
-    "kafka": str,
+    **brokers.READERS,
+    "kafka_partitions": whole(1, 10_000),
     "api_url": str,
     "worker_image": str,
     "own_namespace": str,
