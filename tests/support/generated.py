@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import sys
@@ -20,7 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from tests.support import meanings, schema_dump
 
 from clockhand import config, errors, metrics
-from clockhand.domain import crd, fields, states
+from clockhand.domain import crd, definition, fields, states, table, workerpool_crd, workerpool_fields
 
 ROOT = Path(__file__).parents[2]
 _NOT_A_VALUE = "?"
@@ -79,13 +80,21 @@ def state_machine() -> str:
 
 def field_reference() -> str:
     """Every field of a spec."""
+    columns = ("Field", "Type", "Default", "Bounds", "Meaning")
     lines = [
-        *_heading("The fields of ScheduledJob.spec", "operator/src/clockhand/domain/fields.py"),
-        f"Exactly one of {_listed(fields.ONE_OF_WHEN)} and exactly one of {_listed(fields.ONE_OF_WHAT)} is set. What the",
-        "fields mean together is told in [semantics](semantics.md). A field marked *not yet* is known and refused with a",
-        "sentence; where it has a default, that default is accepted.",
+        *_heading("Fields", "operator/src/clockhand/domain/fields.py and workerpool_fields.py"),
+        "## ScheduledJob.spec",
         "",
-        *_table(("Field", "Type", "Default", "Bounds", "Meaning"), map(_field_row, fields.TABLE)),
+        f"Exactly one of {_listed(fields.ONE_OF_WHEN)} and exactly one of {_listed(fields.ONE_OF_WHAT)} is set. What the",
+        "fields mean together is told in [semantics](semantics.md).",
+        "",
+        *_table(columns, map(_field_row, fields.TABLE)),
+        "## WorkerPool.spec",
+        "",
+        "At most one of `image` and `template` is set, and `replicas` or `maxReplicas`. What a pool is for is told in",
+        "[pools](pools.md).",
+        "",
+        *_table(columns, map(_field_row, workerpool_fields.TABLE)),
     ]
     return _text(lines)
 
@@ -115,7 +124,8 @@ def metric_reference() -> str:
 
 
 FILES: Mapping[str, Callable[[], str]] = {
-    "crds/scheduledjob.yaml": crd.text,
+    "crds/scheduledjob.yaml": functools.partial(definition.text, crd.RESOURCE),
+    "crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
     "docs/state-machine.md": state_machine,
     "docs/fields.md": field_reference,
     "docs/settings.md": settings,
@@ -152,27 +162,28 @@ def _move_rows() -> Iterator[Sequence[str]]:
             yield (f"`{old}`" if old else "new", f"`{new}`", meanings.MOVES[(old, new)])
 
 
-def _field_row(row: fields.Field) -> Sequence[str]:
+def _field_row(row: table.Field) -> Sequence[str]:
     kind = " \\| ".join(f"`{name}`" for name in row.enum) if row.enum else row.kind.value
     return (f"`{row.path}`", kind, _default(row), _bounds(row), row.text)
 
 
-def _default(row: fields.Field) -> str:
+def _default(row: table.Field) -> str:
     if row.required:
         return "required"
-    if row.kind is fields.Kind.OBJECT or row.default is None:
+    if row.kind is table.Kind.OBJECT or row.default is None:
         return ""
     value = dict(row.default) if isinstance(row.default, Mapping) else row.default
     return f"`{msgspec.json.encode(value).decode()}`"
 
 
-def _bounds(row: fields.Field) -> str:
+def _bounds(row: table.Field) -> str:
     if (row.low is None and row.high is None) or row.enum:
         return ""
     unit = {
-        fields.Kind.STRING: " characters",
-        fields.Kind.ARRAY: " items",
-        fields.Kind.LABELS: " entries",
+        table.Kind.STRING: " characters",
+        table.Kind.ARRAY: " items",
+        table.Kind.LABELS: " entries",
+        table.Kind.MAP: " entries",
     }.get(row.kind, "")
     if row.low is None:
         return f"at most {row.high:,.0f}{unit}"

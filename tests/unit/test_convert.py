@@ -16,7 +16,7 @@ import yaml
 
 from clockhand import cli, errors
 from clockhand.commands import manifests
-from clockhand.domain import conversion, crd, cronjob, dialect, documents, forms, schedule, spec, times
+from clockhand.domain import conversion, crd, cronjob, definition, dialect, documents, forms, schedule, spec, times
 
 ROOT = Path(__file__).resolve().parents[2]
 CRONJOBS = sorted((ROOT / "tests/support/cronjobs").iterdir())
@@ -82,7 +82,7 @@ def test_what_comes_out_is_a_scheduled_job(path: Path) -> None:
     assert result.exit_code == 0
     found = list(yaml.safe_load_all(result.stdout))
     assert found
-    schema = yaml.safe_load(crd.text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = yaml.safe_load(definition.text(crd.RESOURCE))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for document in found:
         assert (document["apiVersion"], document["kind"]) == ("clockhand.dev/v1alpha1", "ScheduledJob")
         assert set(document["metadata"]) <= {"name", "generateName", "namespace", "labels", "annotations"}

@@ -7,9 +7,13 @@ import re
 import msgspec
 import pytest
 
-from clockhand.domain import documents, fields, spec
+from clockhand.domain import documents, fields, spec, workerpool, workerpool_fields
+from clockhand.domain.table import Field, Kind, Table
 
-ROWS = pytest.mark.parametrize("row", fields.TABLE, ids=lambda row: row.path)
+TABLES = (fields.TABLE, workerpool_fields.TABLE)
+ROWS = pytest.mark.parametrize(
+    ("table", "row"), [pytest.param(table, row, id=row.path) for table in TABLES for row in table]
+)
 # the fields of ScheduledJob.spec as users know them; written out, so that none is lost unnoticed
 TOP_LEVEL = [
     "schedule",
@@ -46,21 +50,22 @@ TOP_LEVEL = [
 
 
 def test_table_holds_every_field_once() -> None:
-    assert list(fields.children("")) == TOP_LEVEL
-    assert len(fields.by_path()) == len(fields.TABLE)
+    assert list(fields.TABLE.children("")) == TOP_LEVEL
+    for table in TABLES:
+        assert len(table.by_path) == len(table)
 
 
 @ROWS
-def test_row_has_a_parent_and_a_sentence(row: fields.Field) -> None:
+def test_row_has_a_parent_and_a_sentence(table: Table, row: Field) -> None:
     parent = row.path.removesuffix("[]") if row.path.endswith("[]") else row.path.rpartition(".")[0]
-    assert parent == "" or parent in fields.by_path()
+    assert parent == "" or parent in table.by_path
     assert re.fullmatch(r"[A-Z].+\.", row.text)
 
 
 @ROWS
-def test_row_bounds_everything_that_is_not_raw(row: fields.Field) -> None:
-    bounded = {fields.Kind.INTEGER, fields.Kind.NUMBER, fields.Kind.ARRAY, fields.Kind.LABELS}
-    if row.kind in bounded or (row.kind is fields.Kind.STRING and not row.enum):
+def test_row_bounds_everything_that_is_not_raw(table: Table, row: Field) -> None:
+    bounded = {Kind.INTEGER, Kind.NUMBER, Kind.ARRAY, Kind.LABELS, Kind.MAP}
+    if row.kind in bounded or (row.kind is Kind.STRING and not row.enum):
         assert row.high is not None
     assert row.low is None or row.high is None or row.low <= row.high
     assert not row.enum or row.default in (None, *row.enum)
@@ -75,17 +80,19 @@ def test_parsed_values_default_to_the_table() -> None:
     template: dict[str, object] = {"spec": {"containers": [{"name": "main", "image": "any"}]}}
     parsed = spec.parse({"schedule": "@daily", "template": template})
     assert parsed == spec.JobSpec(schedule="@daily", template=template)
+    assert workerpool.parse({}) == workerpool.PoolSpec()
 
 
 def test_every_accepted_field_reaches_the_parsed_value() -> None:
     names = set(msgspec.to_builtins(spec.JobSpec(schedule="@daily")))
     assert names == set(TOP_LEVEL)
+    assert set(msgspec.to_builtins(workerpool.PoolSpec())) == set(workerpool_fields.TABLE.children(""))
 
 
 def test_default_asks_for_the_right_type() -> None:
-    assert fields.default("retry.maxAttempts", int) == 3
+    assert fields.TABLE.default("retry.maxAttempts", int) == 3
     with pytest.raises(TypeError, match=r"retry\.maxAttempts"):
-        fields.default("retry.maxAttempts", str)
+        fields.TABLE.default("retry.maxAttempts", str)
 
 
 def test_design_defaults() -> None:

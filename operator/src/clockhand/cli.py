@@ -75,21 +75,26 @@ def operator() -> None:
 
 
 @clockhand.command()
-@click.option("--runs", is_flag=True, required=True, help="Serve the aggregated Kubernetes API for runs.")
+@click.option("--runs", is_flag=True, help="Serve the aggregated Kubernetes API for runs instead.")
 def api(runs: bool) -> None:
-    """Serve an API."""
-    from clockhand.api.runs import app
+    """Fire the jobs of worker pools, and serve the API from which workers take their runs."""
+    # each needs much that the other has no use for
+    if runs:
+        from clockhand.api.runs import app as runs_app
 
-    del runs
-    _run(app.serve)
+        _run(runs_app.serve)
+    else:
+        from clockhand.api import app
+
+        _run(app.serve)
 
 
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
-    from clockhand.domain import crd
+    from clockhand.domain import crd, definition, workerpool_crd
 
-    oneline.write(crd.text())
+    oneline.write("---\n".join(definition.text(one) for one in (crd.RESOURCE, workerpool_crd.RESOURCE)))
 
 
 clockhand.add_command(preview.preview)

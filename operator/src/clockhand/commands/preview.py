@@ -60,7 +60,7 @@ class _Command(oneline.Command):
 
 
 def _choices(path: str) -> click.Choice[str]:
-    return click.Choice(fields.by_path()[path].enum)
+    return click.Choice(fields.TABLE.by_path[path].enum)
 
 
 @click.command(cls=_Command, epilog=_EXAMPLES)

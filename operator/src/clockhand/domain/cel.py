@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clockhand.domain import fields, forms, spec
+from clockhand.domain import fields, forms, spec, table
 
 Rule = dict[str, object]
 _FORMS = {
@@ -26,50 +26,52 @@ _FORMS = {
 def of_spec() -> list[Rule]:
     """The rules on fields of the spec that depend on each other."""
     alternatives = ((_count(names) + " == 1", spec.one_of(names)) for names in (fields.ONE_OF_WHEN, fields.ONE_OF_WHAT))
-    return [*(_rule(*one) for one in alternatives), *_together()]
+    return [*(demand(*one) for one in alternatives), *_together()]
 
 
-def of_field(row: fields.Field) -> list[Rule]:
+def of_field(row: table.Field) -> list[Rule]:
     """The rules on the value of one field."""
-    found = [_form(row, form) for form in _FORMS.get(row.path, ())]
+    found = [matching(row, form) for form in _FORMS.get(row.path, ())]
     if row.path == "retry.backoff":
         sentence = f"spec.retry.backoff.maxSeconds {spec.LESS_THAN_INITIAL}"
-        found.append(_rule("self.maxSeconds >= self.initialSeconds", sentence, at="maxSeconds"))
+        found.append(demand("self.maxSeconds >= self.initialSeconds", sentence, at="maxSeconds"))
     if row.path == "retry.rules[]":
-        found.append(_rule("has(self.onExitCodes) || has(self.onErrors)", f"spec.retry.rules {spec.NEEDS_MATCH}"))
+        found.append(demand("has(self.onExitCodes) || has(self.onErrors)", f"spec.retry.rules {spec.NEEDS_MATCH}"))
     return found
 
 
-def _together() -> Iterator[Rule]:
-    zone, dst = fields.default("timeZone", str), spec.Dst()
-    for kind, sentence in spec.MEANINGLESS.items():
-        yield _rule(f"!has(self.{kind}) || self.timeZone == '{zone}'", f"spec.timeZone {sentence}", at="timeZone")
-        usual = f"self.dst.gap == '{dst.gap}' && self.dst.overlap == '{dst.overlap}'"
-        yield _rule(f"!has(self.{kind}) || {usual}", f"spec.dst {sentence}", at="dst")
-    for name in ("startAt", "endAt"):
-        yield _rule(f"!has(self.at) || !has(self.{name})", f"spec.{name} {spec.NOT_FOR_AT}", at=name)
-    yield _rule("has(self.handler) || !has(self.pool)", f"spec.pool {spec.ONLY_FOR_HANDLER}", at="pool")
-    ttl = "ttlSecondsAfterFinished"
-    yield _rule(f"has(self.at) || !has(self.{ttl})", f"spec.{ttl} {spec.ONLY_FOR_AT}", at=ttl)
-    absent = [f"!has(self.{name}) || !self.{name}.matches({_FORM})" for name in ("startAt", "endAt")]
-    in_order = "timestamp(self.endAt) >= timestamp(self.startAt)"
-    yield _rule(" || ".join([*absent, in_order]), f"spec.endAt {spec.ENDS_BEFORE_START}", at="endAt")
-
-
-def _form(row: fields.Field, form: forms.Form) -> Rule:
+def matching(row: table.Field, form: forms.Form) -> Rule:
+    """The value of a field has this form."""
     rule = f"{'' if form.wanted else '!'}self.matches({_raw(form.pattern)})"
     if form is forms.INSTANT:
         rule += " && timestamp(self) >= timestamp('1970-01-01T00:00:00Z')"
-    return _rule(rule, f"spec.{row.path.removesuffix('[]')} {form.sentence}")
+    return demand(rule, f"spec.{row.path.removesuffix('[]')} {form.sentence}")
+
+
+def demand(rule: str, message: str, *, at: str | None = None) -> Rule:
+    """What must be true of the value, and what is said where it is not; `at` names the field that is blamed."""
+    made: Rule = {"rule": rule, "message": message}
+    return made if at is None else {**made, "fieldPath": f".{at}"}
+
+
+def _together() -> Iterator[Rule]:
+    zone, dst = fields.TABLE.default("timeZone", str), spec.Dst()
+    for kind, sentence in spec.MEANINGLESS.items():
+        yield demand(f"!has(self.{kind}) || self.timeZone == '{zone}'", f"spec.timeZone {sentence}", at="timeZone")
+        usual = f"self.dst.gap == '{dst.gap}' && self.dst.overlap == '{dst.overlap}'"
+        yield demand(f"!has(self.{kind}) || {usual}", f"spec.dst {sentence}", at="dst")
+    for name in ("startAt", "endAt"):
+        yield demand(f"!has(self.at) || !has(self.{name})", f"spec.{name} {spec.NOT_FOR_AT}", at=name)
+    yield demand("has(self.handler) || !has(self.pool)", f"spec.pool {spec.ONLY_FOR_HANDLER}", at="pool")
+    ttl = "ttlSecondsAfterFinished"
+    yield demand(f"has(self.at) || !has(self.{ttl})", f"spec.{ttl} {spec.ONLY_FOR_AT}", at=ttl)
+    absent = [f"!has(self.{name}) || !self.{name}.matches({_FORM})" for name in ("startAt", "endAt")]
+    in_order = "timestamp(self.endAt) >= timestamp(self.startAt)"
+    yield demand(" || ".join([*absent, in_order]), f"spec.endAt {spec.ENDS_BEFORE_START}", at="endAt")
 
 
 def _count(names: tuple[str, ...]) -> str:
     return " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
-
-
-def _rule(rule: str, message: str, *, at: str | None = None) -> Rule:
-    made: Rule = {"rule": rule, "message": message}
-    return made if at is None else {**made, "fieldPath": f".{at}"}
 
 
 def _raw(pattern: str) -> str:

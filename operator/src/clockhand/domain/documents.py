@@ -1,4 +1,4 @@
-"""Checks of a JSON document against the table of fields, before anything is made of it.
+"""Checks of a JSON document against a table of fields, before anything is made of it.
 
 The API server checks the same table on apply; this is for everything that it cannot see (raw objects) and for
 documents that never pass through it. What comes out is plain JSON with every default filled in.
@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from clockhand import errors
 from clockhand.domain import fields
+from clockhand.domain.table import Field, Kind, Table
 
 _MAX_DEPTH = 64
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
 _ROOT = "spec"
 
 
-def check(document: Mapping[str, object]) -> dict[str, object]:
+def check(document: Mapping[str, object], table: Table = fields.TABLE) -> dict[str, object]:
     """The document with defaults, or `InvalidInput` with the path of the first field that is wrong."""
-    return _object(document, row=None, at=_ROOT)
+    return _Reader(table).fields_of(document, path="", at=_ROOT)
 
 
 def check_text(value: object, *, at: str) -> None:
@@ -66,36 +67,63 @@ def _check_number(number: float, *, at: str) -> None:
         raise errors.InvalidInput(at, "is NaN or infinite: write a finite number or a string")
 
 
-def _object(value: object, *, row: fields.Field | None, at: str) -> dict[str, object]:
-    known = fields.children(row.path if row else "")
-    given = _mapping(value, at=at)
-    for name in given:
-        if name not in known:
-            raise errors.InvalidInput(f"{at}.{name}", _unknown(name, known))
-    result: dict[str, object] = {}
-    for name, field in known.items():
-        found = given.get(name)
-        if found is None and not (field.kind is fields.Kind.ANY and name in given):
-            found = _absent(field, at=f"{at}.{name}")
-            if found is None:
-                continue
-        result[name] = _field(found, row=field, at=f"{at}.{name}")
-    return result
+class _Reader:
+    """Reads what has parts; the parts are in the table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def fields_of(self, value: object, *, path: str, at: str) -> dict[str, object]:
+        known = self._table.children(path)
+        given = _mapping(value, at=at)
+        for name in given:
+            if name not in known:
+                raise errors.InvalidInput(f"{at}.{name}", _unknown(name, known))
+        result: dict[str, object] = {}
+        for name, field in known.items():
+            found = given.get(name)
+            if found is None and not (field.kind is Kind.ANY and name in given):
+                found = _absent(field, at=f"{at}.{name}")
+                if found is None:
+                    continue
+            result[name] = self._field(found, row=field, at=f"{at}.{name}")
+        return result
+
+    def _field(self, value: object, *, row: Field, at: str) -> object:
+        match row.kind:
+            case Kind.OBJECT:
+                return self.fields_of(value, path=row.path, at=at)
+            case Kind.ARRAY:
+                return self._array(value, row=row, at=at)
+            case Kind.MAP:
+                return self._map(value, row=row, at=at)
+        return _READERS[row.kind](value, row=row, at=at)
+
+    def _array(self, value: object, *, row: Field, at: str) -> list[object]:
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise errors.InvalidInput(at, f"must be a list, not {_name(value)}")
+        _check_bounds(len(value), row=row, at=at, unit=" items")
+        item = self._table.item(row)
+        return [self._field(part, row=item, at=f"{at}[{index}]") for index, part in enumerate(value)]
+
+    def _map(self, value: object, *, row: Field, at: str) -> dict[str, object]:
+        given = _mapping(value, at=at)
+        _check_bounds(len(given), row=row, at=at, unit=" entries")
+        item = self._table.item(row)
+        for key in given:
+            _check_string(key, at=at)
+        return {key: self._field(part, row=item, at=f"{at}.{key}") for key, part in given.items()}
 
 
-def _unknown(name: str, known: Mapping[str, fields.Field]) -> str:
+def _unknown(name: str, known: Mapping[str, Field]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return "is not a known field: " + (f"did you mean {near[0]}?" if near else f"write {', '.join(known)}")
 
 
-def _absent(field: fields.Field, *, at: str) -> object:
+def _absent(field: Field, *, at: str) -> object:
     if field.required:
         raise errors.InvalidInput(at, "is missing: write it")
     return field.default
-
-
-def _field(value: object, *, row: fields.Field, at: str) -> object:
-    return _READERS[row.kind](value, row=row, at=at)
 
 
 def _mapping(value: object, *, at: str) -> Mapping[str, object]:
@@ -106,15 +134,7 @@ def _mapping(value: object, *, at: str) -> Mapping[str, object]:
     return value
 
 
-def _array(value: object, *, row: fields.Field, at: str) -> list[object]:
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise errors.InvalidInput(at, f"must be a list, not {_name(value)}")
-    _check_bounds(len(value), row=row, at=at, unit=" items")
-    item = fields.by_path()[f"{row.path}[]"]
-    return [_field(part, row=item, at=f"{at}[{index}]") for index, part in enumerate(value)]
-
-
-def _string(value: object, *, row: fields.Field, at: str) -> str:
+def _string(value: object, *, row: Field, at: str) -> str:
     if not isinstance(value, str):
         raise errors.InvalidInput(at, f"must be a string, not {_name(value)}")
     _check_string(value, at=at)
@@ -126,7 +146,7 @@ def _string(value: object, *, row: fields.Field, at: str) -> str:
     return str(value)
 
 
-def _integer(value: object, *, row: fields.Field, at: str) -> int:
+def _integer(value: object, *, row: Field, at: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -135,7 +155,7 @@ def _integer(value: object, *, row: fields.Field, at: str) -> int:
     return value
 
 
-def _number(value: object, *, row: fields.Field, at: str) -> float:
+def _number(value: object, *, row: Field, at: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise errors.InvalidInput(at, f"must be a number, not {_name(value)}")
     _check_number(value, at=at)
@@ -143,13 +163,13 @@ def _number(value: object, *, row: fields.Field, at: str) -> float:
     return float(value)
 
 
-def _boolean(value: object, *, row: fields.Field, at: str) -> bool:
+def _boolean(value: object, *, row: Field, at: str) -> bool:
     if not isinstance(value, bool):
         raise errors.InvalidInput(at, f"must be true or false, not {_name(value)}")
     return value
 
 
-def _labels(value: object, *, row: fields.Field, at: str) -> dict[str, object]:
+def _labels(value: object, *, row: Field, at: str) -> dict[str, object]:
     given = _mapping(value, at=at)
     _check_bounds(len(given), row=row, at=at, unit=" entries")
     for key, text in given.items():
@@ -160,17 +180,17 @@ def _labels(value: object, *, row: fields.Field, at: str) -> dict[str, object]:
     return dict(given)
 
 
-def _raw(value: object, *, row: fields.Field, at: str) -> dict[str, object]:
+def _raw(value: object, *, row: Field, at: str) -> dict[str, object]:
     check_text(value, at=at)
     return dict(_mapping(value, at=at))
 
 
-def _any(value: object, *, row: fields.Field, at: str) -> object:
+def _any(value: object, *, row: Field, at: str) -> object:
     check_text(value, at=at)
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _check_bounds(number: float, *, row: fields.Field, at: str, unit: str = "") -> None:
+def _check_bounds(number: float, *, row: Field, at: str, unit: str = "") -> None:
     if unit and number < 1 and row.low == 1:
         raise errors.InvalidInput(at, "must not be empty")
     if row.low is not None and number < row.low:
@@ -187,14 +207,12 @@ def _name(value: object) -> str:
     return names.get(type(value), "a list" if isinstance(value, Sequence) else type(value).__name__)
 
 
-_READERS: Mapping[fields.Kind, Callable[..., object]] = {
-    fields.Kind.STRING: _string,
-    fields.Kind.INTEGER: _integer,
-    fields.Kind.NUMBER: _number,
-    fields.Kind.BOOLEAN: _boolean,
-    fields.Kind.OBJECT: _object,
-    fields.Kind.ARRAY: _array,
-    fields.Kind.LABELS: _labels,
-    fields.Kind.RAW: _raw,
-    fields.Kind.ANY: _any,
+_READERS: Mapping[Kind, Callable[..., object]] = {
+    Kind.STRING: _string,
+    Kind.INTEGER: _integer,
+    Kind.NUMBER: _number,
+    Kind.BOOLEAN: _boolean,
+    Kind.LABELS: _labels,
+    Kind.RAW: _raw,
+    Kind.ANY: _any,
 }

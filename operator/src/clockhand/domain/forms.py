@@ -92,6 +92,27 @@ HANDLER = Form(
     "is no name of a handler: write letters, digits, dots, dashes and underscores, such as email.send",
     wanted=True,
 )
+NAMESPACE = Form(
+    f"^({_LABEL}|[*])$",
+    "is no name of a namespace: write small letters, digits and dashes, or * for all",
+    wanted=True,
+)
+COMMAND = Form(
+    "^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$",
+    "is no name of a command: write letters, digits, dots, dashes and underscores, such as nightly-report",
+    wanted=True,
+)
+HOST = Form(
+    f"^([*][.])?({_LABEL}[.])*{_LABEL}$",
+    "is no name of a host: write one such as api.example.org or *.example.org, without scheme, port and path",
+    wanted=True,
+)
+SECRET = Form(
+    f"^({_LABEL}[.])*{_LABEL}$",
+    "is no name of a Secret: write small letters, digits, dashes and dots",
+    wanted=True,
+)
+IMAGE = Form("[ \t\r\n]", "is no name of an image: leave white space out")
 POOL = Form(
     f"^({_LABEL}/)?{_LABEL}$",
     "is no name of a pool: write small letters, digits and dashes, such as mailers or team-a/mailers",

@@ -44,7 +44,7 @@ def policy(job: Mapping[str, object], *, history: tuple[int, int], notes: list[s
     deadline = whole(job.get("activeDeadlineSeconds"), at=f"{_AT}.activeDeadlineSeconds")
     if deadline is not None:
         result["runTimeoutSeconds"] = bounded("runTimeoutSeconds", deadline, of="activeDeadlineSeconds", notes=notes)
-    result["pendingTimeoutSeconds"] = int(fields.by_path()["pendingTimeoutSeconds"].high or 0)
+    result["pendingTimeoutSeconds"] = int(fields.TABLE.by_path["pendingTimeoutSeconds"].high or 0)
     result["podRetention"] = _retention(job, history, notes)
     return result
 
@@ -69,7 +69,7 @@ def mapping(value: object, *, at: str) -> Mapping[str, object]:
 
 def bounded(path: str, value: int, *, of: str, notes: list[str]) -> int:
     """`value` within the bounds of our field."""
-    row = fields.by_path()[path]
+    row = fields.TABLE.by_path[path]
     kept = int(min(max(value, row.low or 0), value if row.high is None else row.high))
     if kept != value:
         notes.append(f"{of} {value} is beyond the bounds of spec.{path}: {kept} is written")
@@ -95,7 +95,7 @@ def _retry(job: Mapping[str, object], notes: list[str]) -> dict[str, object]:
     limit = _BACKOFF_LIMIT if limit is None else limit
     attempts = bounded("retry.maxAttempts", limit + 1, of="backoffLimit + 1 =", notes=notes)
     rules, uncounted = _rules(job, notes)
-    most = int(fields.by_path()["retry.maxDisruptions"].high or 0)
+    most = int(fields.TABLE.by_path["retry.maxDisruptions"].high or 0)
     # a Job counts lost pods as failures, unless a rule says otherwise
     retry: dict[str, object] = {"maxAttempts": attempts, "backoff": dict(_BACKOFF)}
     retry["maxDisruptions"] = most if uncounted else min(limit, most)
@@ -118,7 +118,7 @@ def _rules(job: Mapping[str, object], notes: list[str]) -> tuple[list[dict[str, 
         found = list(_exit_code_rules(rule, job, where, notes))
         rules.extend(found)
         uncounted = uncounted or any(one["action"] == "Ignore" for one in found)
-    most = int(fields.by_path()["retry.rules"].high or 0)
+    most = int(fields.TABLE.by_path["retry.rules"].high or 0)
     if len(rules) > most:
         raise errors.InvalidInput(at, f"needs more than the {most} rules that spec.retry.rules holds: write fewer")
     return rules, uncounted

@@ -42,24 +42,24 @@ NEEDS_MATCH = "must have onExitCodes or onErrors"
 class Dst(msgspec.Struct, frozen=True, kw_only=True):
     """What a schedule bound to a time of day does when clocks change."""
 
-    gap: Gap = fields.default("dst.gap", Gap)
-    overlap: Overlap = fields.default("dst.overlap", Overlap)
+    gap: Gap = fields.TABLE.default("dst.gap", Gap)
+    overlap: Overlap = fields.TABLE.default("dst.overlap", Overlap)
 
 
 class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
     """Which missed slots run."""
 
-    policy: CatchUpPolicy = fields.default("catchUp.policy", CatchUpPolicy)
-    limit: int = fields.default("catchUp.limit", int)
+    policy: CatchUpPolicy = fields.TABLE.default("catchUp.policy", CatchUpPolicy)
+    limit: int = fields.TABLE.default("catchUp.limit", int)
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The wait before the next attempt."""
 
-    initial_seconds: int = fields.default("retry.backoff.initialSeconds", int)
-    factor: float = fields.default("retry.backoff.factor", float)
-    max_seconds: int = fields.default("retry.backoff.maxSeconds", int)
-    jitter: float = fields.default("retry.backoff.jitter", float)
+    initial_seconds: int = fields.TABLE.default("retry.backoff.initialSeconds", int)
+    factor: float = fields.TABLE.default("retry.backoff.factor", float)
+    max_seconds: int = fields.TABLE.default("retry.backoff.maxSeconds", int)
+    jitter: float = fields.TABLE.default("retry.backoff.jitter", float)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -73,17 +73,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Retry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What happens after an attempt that did not succeed."""
 
-    max_attempts: int = fields.default("retry.maxAttempts", int)
+    max_attempts: int = fields.TABLE.default("retry.maxAttempts", int)
     backoff: Backoff = Backoff()
-    max_disruptions: int = fields.default("retry.maxDisruptions", int)
+    max_disruptions: int = fields.TABLE.default("retry.maxDisruptions", int)
     rules: tuple[Rule, ...] = ()
 
 
 class PodRetention(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How long finished pods are kept."""
 
-    succeeded_seconds: int = fields.default("podRetention.succeededSeconds", int)
-    failed_count: int = fields.default("podRetention.failedCount", int)
+    succeeded_seconds: int = fields.TABLE.default("podRetention.succeededSeconds", int)
+    failed_count: int = fields.TABLE.default("podRetention.failedCount", int)
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,25 +93,25 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     schedules: tuple[str, ...] = ()
     every: str | None = None
     at: str | None = None
-    time_zone: str = fields.default("timeZone", str)
+    time_zone: str = fields.TABLE.default("timeZone", str)
     dst: Dst = Dst()
     start_at: str | None = None
     end_at: str | None = None
-    jitter_seconds: int = fields.default("jitterSeconds", int)
-    suspend: bool = fields.default("suspend", bool)
+    jitter_seconds: int = fields.TABLE.default("jitterSeconds", int)
+    suspend: bool = fields.TABLE.default("suspend", bool)
     starting_deadline_seconds: int | None = None
     catch_up: CatchUp = CatchUp()
-    concurrency_policy: ConcurrencyPolicy = fields.default("concurrencyPolicy", ConcurrencyPolicy)
-    queue_limit: int = fields.default("queueLimit", int)
+    concurrency_policy: ConcurrencyPolicy = fields.TABLE.default("concurrencyPolicy", ConcurrencyPolicy)
+    queue_limit: int = fields.TABLE.default("queueLimit", int)
     max_concurrent_runs: int | None = None
     concurrency_group: str | None = None
-    priority: int = fields.default("priority", int)
-    delivery: Delivery = fields.default("delivery", Delivery)
-    on_delete: OnDelete = fields.default("onDelete", OnDelete)
+    priority: int = fields.TABLE.default("priority", int)
+    delivery: Delivery = fields.TABLE.default("delivery", Delivery)
+    on_delete: OnDelete = fields.TABLE.default("onDelete", OnDelete)
     retry: Retry = Retry()
     attempt_timeout_seconds: int | None = None
     run_timeout_seconds: int | None = None
-    pending_timeout_seconds: int = fields.default("pendingTimeoutSeconds", int)
+    pending_timeout_seconds: int = fields.TABLE.default("pendingTimeoutSeconds", int)
     pause_after_failures: int | None = None
     ttl_seconds_after_finished: int | None = None
     payload: object = msgspec.field(default_factory=dict)
@@ -190,7 +190,7 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
 def _check_when(job: JobSpec) -> None:
     """What makes no sense together, so that nobody waits for an effect that never comes."""
     kind = next((name for name in ("every", "at") if getattr(job, name) is not None), None)
-    if kind is not None and job.time_zone != fields.default("timeZone", str):
+    if kind is not None and job.time_zone != fields.TABLE.default("timeZone", str):
         raise errors.InvalidInput("spec.timeZone", MEANINGLESS[kind])
     if kind is not None and job.dst != Dst():
         raise errors.InvalidInput("spec.dst", MEANINGLESS[kind])
