@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 
-import structlog
-
-from clockhand import config, errors, health
+from clockhand import config, health
 from clockhand.controller import duty, watch
-from clockhand.engine import loops, mirror, prune, replica, resync, status, templates
+from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import flow, objects, pods
-from clockhand.store import database, duties, migrations
-
-log = structlog.get_logger(__name__)
+from clockhand.store import database, duties
 
 _FIRST_IN_FLIGHT = 32
 """Pod creations in flight at first; more makes an API server on few cores slower, and the limit grows while it keeps up."""
-_SCHEMA_SECONDS = 3.0
 _STATUS_SECONDS = 1.0
 
 
@@ -41,7 +34,7 @@ async def serve(settings: config.Settings) -> None:
                 db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
             )
             async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
-                await _until_schema_fits(db, stop)
+                await schema.until_it_fits(db, stop)
                 if not stop.is_set():
                     await one.run(stop, also=_beside(one, settings, db=db, client=client))
     finally:
@@ -82,16 +75,3 @@ def _mirroring(
         make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
         is_free=lambda: duties.MIRROR in one.held.free_duties,
     )
-
-
-async def _until_schema_fits(db: database.Database, stop: asyncio.Event) -> None:
-    """Waits for the schema that this release needs; a database that cannot be reached may come, a newer one will not."""
-    while not stop.is_set():
-        try:
-            await migrations.check(db)
-            return
-        except (errors.Unavailable, errors.SchemaMismatch) as error:
-            log.warning("waiting_for_database", error=str(error))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SCHEMA_SECONDS):
-                await stop.wait()

@@ -151,6 +151,16 @@ async def find(kubeconfig: str | None, environment: collections.abc.Mapping[str,
     return await from_kubeconfig("~/.kube/config")
 
 
+async def find_if_any(
+    kubeconfig: str | None, environment: collections.abc.Mapping[str, str] = os.environ
+) -> Connection | None:
+    """The same for those who can do without: None where nothing names a cluster and this process has no account in one."""
+    named = kubeconfig or environment.get("KUBECONFIG")
+    if not named and not (environment.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists()):
+        return None
+    return await find(kubeconfig, environment)
+
+
 def open_session(
     connection: Connection,
     call_seconds: float = CALL_TIMEOUT_SECONDS,

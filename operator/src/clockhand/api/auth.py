@@ -1,0 +1,101 @@
+"""Who is asking, by a bearer token: a static one, or one of a service account of the cluster.
+
+A static token carries its secret alone and is looked up by its hash. Any other is the API server's to judge, and must be
+meant for us (audience `clockhand`). Both answers are kept for ten seconds, so a token that was revoked works that much
+longer. Who cannot be asked at the moment lets nobody in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clockhand import errors
+from clockhand.api import kept, problems, reviews
+from clockhand.domain import tokens
+from clockhand.store import database
+from clockhand.store import tokens as token_rows
+
+AUDIENCE = "clockhand"
+_LONGEST = 16_384
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+_NO_CLUSTER = "this installation knows static tokens alone: it has no cluster to ask about others"
+_NOT_GOOD = "the token is not good: unknown, revoked, expired, or not meant for this API"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account, vouched for by the API server."""
+
+    namespace: str
+    name: str
+
+
+Caller = tokens.Token | Account
+
+
+class Gate:
+    """Names the caller of a request. Without `asked` static tokens alone count."""
+
+    def __init__(self, db: database.Database, asked: reviews.Reviews | None) -> None:
+        self._db = db
+        self._reviews = asked
+        self._tokens: kept.Kept[tokens.Token | None] = kept.Kept()
+
+    async def caller(self, authorization: str | None) -> Caller:
+        """The caller by the header `Authorization`; 401 where nobody vouches for one, 503 where nobody can be asked."""
+        scheme, _, secret = (authorization or "").partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer" or not secret:
+            raise problems.unauthorized("send a token: Authorization: Bearer TOKEN", presented=False)
+        if len(secret) > _LONGEST or not (secret.isascii() and secret.isprintable()):
+            raise problems.unauthorized(_NOT_GOOD, presented=True)
+        found = await (self._static(secret) if secret.startswith(tokens.PREFIX) else self._of_cluster(secret))
+        if found is None:
+            raise problems.unauthorized(_NOT_GOOD, presented=True)
+        return found
+
+    async def _static(self, secret: str) -> tokens.Token | None:
+        digest = tokens.hash_of(secret)
+        return await self._tokens.get(digest, lambda: self._find(digest))
+
+    async def _find(self, digest: bytes) -> tokens.Token | None:
+        async with self._db.transaction() as connection:
+            return await token_rows.find(connection, digest=digest)
+
+    async def _of_cluster(self, token: str) -> Account | None:
+        if self._reviews is None:
+            raise problems.unauthorized(_NO_CLUSTER, presented=True)
+        try:
+            user = await self._reviews.user_of(token)
+        except errors.ClockhandError as error:
+            # also where it refuses us the right to ask: that is no answer about the caller
+            raise problems.unavailable(f"the API server cannot be asked about this token: {error}") from error
+        return None if user is None else _account(user.username)
+
+
+def _account(username: str) -> Account:
+    namespace, _, name = username.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    if not username.startswith(_SERVICE_ACCOUNT) or not namespace or not name:
+        raise problems.Problem(403, f"{username} is no service account: workers come as that of their pool")
+    return Account(namespace, name)
+
+
+def pool_of(caller: Caller, *, place: str, name: str) -> str:
+    """The key of the pool that a path names: `place` is a namespace or, for a tenant's token, the tenant. 403 elsewhere."""
+    if isinstance(caller, Account):
+        if caller.namespace != place:
+            raise problems.Problem(403, f"a service account of {caller.namespace} is not for pools of {place}")
+        return f"k8s/{place}/{name}"
+    if caller.role is not tokens.Role.WORKER:
+        raise problems.Problem(403, f"the token {caller.name} has the role {caller.role}: a worker's is needed here")
+    pool = f"{caller.owner}/{name}"
+    if caller.owner.partition("/")[2] != place or caller.pool != pool:
+        raise problems.Problem(403, f"the token {caller.name} is for the pool {caller.pool} alone")
+    return pool
+
+
+def check_account(caller: Caller, *, pool: str, service_account: str | None) -> None:
+    """403 where a service account is not the one whose tokens may act for the pool."""
+    if isinstance(caller, Account) and caller.name != service_account:
+        wanted = f"{service_account} is" if service_account else "none is"
+        raise problems.Problem(403, f"the service account {caller.name} is not that of {pool}: {wanted}")
