@@ -50,7 +50,7 @@ TYPES: Mapping[str, str] = {
     "owner": "text", "name": "text", "by": "int", "equal": "jsonb", "within": "jsonb", "outside": "jsonb",
     "present": "text[]", "absent": "text[]", "oldest": "timestamptz", "newest": "timestamptz", "asof": "timestamptz",
     "floor": "uuid", "before_at": "timestamptz", "before_id": "bigint", "jobs": "uuid[]", "from_at": "timestamptz",
-    "to_at": "timestamptz", "skip_id": "bigint",
+    "to_at": "timestamptz", "skip_id": "bigint", "claimed_before": "timestamptz", "pool": "text", "workers": "text[]",
 }  # fmt: skip
 OTHERS: Mapping[tuple[str, str], str] = {
     ("duties", "lease"): "interval",

@@ -7,7 +7,6 @@ finds that nothing matched: it gets fewer rows back than it asked for, which is 
 from __future__ import annotations
 
 import dataclasses
-import secrets
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from typing import Any
 
 from clockhand.domain import clock as clocks
 from clockhand.domain import states
-from clockhand.store import database, shards
+from clockhand.store import database
 
 NO_RUN = uuid.UUID(int=0)
 
@@ -98,28 +97,33 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a run goes after its attempt ended. `ready_at` belongs to Retrying alone.
+    """Where a run goes after its attempt ended. `ready_at` belongs to Retrying alone; counters that are None stay.
 
-    The last four are what its pod says of itself, for a pod that was over before anything of it was stored.
+    The four from `pod_uid` on are what its pod says of itself, for a pod that was over before anything of it was stored.
+    `reported`: a worker said so, and may say it again. `result` is JSON text.
     """
 
     run_id: uuid.UUID
     token: int
     state: states.RunState
-    reason: str | None
-    message: str | None
-    failures: int
-    disruptions: int
-    ready_at: datetime | None
+    reason: str | None = None
+    message: str | None = None
+    failures: int | None = None
+    disruptions: int | None = None
+    ready_at: datetime | None = None
     pod_uid: uuid.UUID | None = None
     node: str | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
+    pool: str | None = None
+    worker: str | None = None
+    reported: bool = False
+    result: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """An attempt that did not end well."""
+    """An attempt that did not end well: of a pod, or of a worker, whose token is kept where it has reported the end."""
 
     run_id: uuid.UUID
     scheduled_at: datetime
@@ -130,9 +134,11 @@ class AttemptRecord:
     reason: str
     exit_code: int | None
     message: str | None
-    pod_name: str
+    pod_name: str | None
     node: str | None
     log_tail: str | None
+    worker: str | None = None
+    token: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -160,23 +166,12 @@ class Wake:
     """When a backfill is to be looked at."""
 
 
-async def claim(connection: database.Connection, *, holder: Holder, limit: int, now: datetime) -> Sequence[Claim]:
-    """Claims up to `limit` Queued runs of the holder's shards; each gets a token of its own."""
-    parameters = {
-        **_shards(holder),
-        "limit": limit,
-        "tokens": [secrets.randbits(63) for _ in range(limit)],
-        "now": now,
-    }
-    return [_claim(row) for row in await database.fetch(connection, "runs.claim", parameters)]
-
-
 async def open_of_shards(
     connection: database.Connection, *, shards: Collection[int], after: uuid.UUID, limit: int
 ) -> Sequence[Claim]:
     """Open attempts of `shards` in run id order, from after `after`."""
     parameters = {"shards": sorted(shards), "after": after, "limit": limit}
-    return [_claim(row) for row in await database.fetch(connection, "runs.open_of_shards", parameters)]
+    return [claim_of(row) for row in await database.fetch(connection, "runs.open_of_shards", parameters)]
 
 
 async def templates(connection: database.Connection, spec_ids: Collection[int]) -> Sequence[Any]:
@@ -217,12 +212,16 @@ async def lock_open(connection: database.Connection, *, holder: Holder, items: S
 
 
 async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime) -> Sequence[Any]:
-    """Ends runs: rows (run_id, job_id, kind, key, state, kept); `kept` is false where history had the run already."""
+    """Ends runs: rows (run_id, token, job_id, kind, key, state, kept, followed).
+
+    `kept` is false where history had the run already, `followed` true where another run may have waited for this end.
+    """
     if not outcomes:
         return ()
     fields = ("run_id", "token", "state", "reason", "message", "failures", "disruptions", "pod_uid", "node")
     parameters = {
-        **_columns(outcomes, *fields),
+        **_columns(outcomes, *fields, "pool", "worker", "result"),
+        "reported": [outcome.reported for outcome in outcomes],
         "created": [outcome.created_at for outcome in outcomes],
         "started": [outcome.started_at for outcome in outcomes],
         "now": now,
@@ -256,7 +255,7 @@ async def record_attempts(connection: database.Connection, records: Sequence[Att
     if records:
         fields = ("run_id", "attempt", "outcome", "reason", "exit_code", "message", "pod_name", "node", "log_tail")
         parameters = {
-            **_columns(records, *fields),
+            **_columns(records, *fields, "worker", "token"),
             "scheduled": [record.scheduled_at for record in records],
             "claimed": [record.claimed_at for record in records],
             "started": [record.started_at for record in records],
@@ -346,17 +345,9 @@ async def still_open(
     return frozenset((row.run_id, row.attempt) for row in rows)
 
 
-def _claim(row: Any) -> Claim:
+def claim_of(row: Any) -> Claim:
+    """From a row with a Claim's columns."""
     return Claim(**{**row._asdict(), "state": states.RunState(row.state)})
-
-
-def _shards(holder: Holder) -> dict[str, Any]:
-    rotated = shards.rotated(holder.generations)
-    return {
-        "replica": holder.replica,
-        "shards": rotated,
-        "generations": [holder.generations[shard] for shard in rotated],
-    }
 
 
 def _generations(items: Sequence[Any], holder: Holder) -> dict[str, Any]:

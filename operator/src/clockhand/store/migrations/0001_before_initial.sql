@@ -65,6 +65,9 @@ CREATE TABLE job_specs (
     payload         jsonb,
     template        jsonb,
     template_hash   bytea,
+    followed        boolean GENERATED ALWAYS AS (    -- another run may wait for one under this spec to end
+        spec ->> 'maxConcurrentRuns' IS NOT NULL OR spec ->> 'concurrencyPolicy' <> 'Allow'
+        OR spec #>> '{catchUp,policy}' = 'All' OR spec ->> 'concurrencyGroup' IS NOT NULL) STORED,
     stored_at       timestamptz NOT NULL
 );
 CREATE INDEX job_specs_by_job ON job_specs (job_id);

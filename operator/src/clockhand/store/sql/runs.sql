@@ -1,37 +1,3 @@
--- name: claim
--- Queued runs of the held shards, best first in each shard: one index probe a shard. The token is random, so no two
--- claims are ever alike, and every later write about the attempt names it.
-WITH candidates AS MATERIALIZED (
-    SELECT best.run_id
-    FROM unnest(%(shards)s::smallint[], %(generations)s::bigint[]) AS mine (shard, generation)
-    JOIN shard_leases USING (shard, generation)
-    CROSS JOIN LATERAL (
-        SELECT run_id FROM live_runs
-        WHERE live_runs.shard = mine.shard AND state = 'Queued' AND pool IS NULL
-        ORDER BY queue_at
-        LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED) AS best
-    WHERE shard_leases.holder = %(replica)s
-    LIMIT %(limit)s),
-numbered AS MATERIALIZED (
-    SELECT run_id, (%(tokens)s::bigint[])[row_number() OVER ()] AS token FROM candidates),
-moved AS (
-    UPDATE live_runs r
-    SET state = 'Claimed', reason = NULL, message = NULL, attempt = r.attempt + 1, token = n.token,
-        fencing = (installation.epoch::bigint << 40) + nextval('claim_count'), claimed_at = %(now)s, started_at = NULL,
-        pod_uid = NULL, node = NULL, deadline_at = %(now)s + make_interval(secs => r.pending_timeout)
-    -- nothing is claimed on a promoted database until its epoch is raised
-    FROM numbered n, (SELECT epoch FROM installation
-                      WHERE timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)) AS installation
-    WHERE r.run_id = n.run_id AND r.state = 'Queued'
-    RETURNING r.*),
-logged AS (
-    INSERT INTO run_changes (runs, states)
-    SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
-SELECT run_id, job_id, owner, job_name, name, scheduled_at, shard, spec_id, attempt, token, fencing, payload,
-       payload IS NOT NULL AS own_payload, state::text AS state, pod_uid, claimed_at, stop_reason
-FROM moved;
-
 -- name: open_of_shards
 -- What a new holder goes through first: every attempt whose pod may exist. The keyset is the run id.
 SELECT run_id, job_id, owner, job_name, name, scheduled_at, shard, spec_id, attempt, token, fencing, payload,
@@ -97,8 +63,8 @@ WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed';
 -- name: lock_open
 -- The runs whose attempts are about to end, locked in one order for everybody; a stale token finds nothing.
 SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attempt, r.failures, r.disruptions, r.token,
-       r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.run_deadline_at,
-       job_specs.spec::text AS spec, jobs.deleted_at IS NOT NULL AS job_is_deleted
+       r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.pool, r.worker,
+       job_specs.spec::text AS spec, job_specs.followed, jobs.deleted_at IS NOT NULL AS job_is_deleted
 FROM live_runs r
 JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[]) AS n (run_id, token, generation)
      ON r.run_id = n.run_id AND r.token = n.token
@@ -113,15 +79,19 @@ FOR UPDATE OF r;
 -- name: finish
 -- Ends runs whose attempt is open: the row moves to history. One that history already has is reported, not fatal.
 -- What was not stored of a pod before it was over is taken from what the pod says; its clock only ever shows, never decides.
+-- A worker's success ends here at once, without a look at the run: its counters stay as they are.
 WITH gone AS (
     DELETE FROM live_runs r
     USING unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(states)s::run_state[], %(reasons)s::text[],
                  %(messages)s::text[], %(failures)s::int[], %(disruptions)s::int[], %(pod_uids)s::uuid[],
-                 %(nodes)s::text[], %(created)s::timestamptz[], %(started)s::timestamptz[])
-          AS n (run_id, token, state, reason, message, failures, disruptions, pod_uid, node, created_at, started_at)
+                 %(nodes)s::text[], %(created)s::timestamptz[], %(started)s::timestamptz[], %(pools)s::text[],
+                 %(workers)s::text[], %(reported)s::boolean[], %(results)s::text[])
+          AS n (run_id, token, state, reason, message, failures, disruptions, pod_uid, node, created_at, started_at, pool,
+                worker, reported, result)
     WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
-    RETURNING r.*, n.state AS new_state, n.reason AS new_reason, n.message AS new_message,
-              n.failures AS new_failures, n.disruptions AS new_disruptions,
+      AND r.pool IS NOT DISTINCT FROM n.pool AND r.worker IS NOT DISTINCT FROM n.worker
+    RETURNING r.*, n.state AS new_state, n.reason AS new_reason, n.message AS new_message, n.reported, n.result,
+              coalesce(n.failures, r.failures) AS new_failures, coalesce(n.disruptions, r.disruptions) AS new_disruptions,
               coalesce(r.pod_uid, n.pod_uid) AS its_pod_uid, coalesce(r.node, n.node) AS its_node,
               coalesce(r.launched_at, CASE WHEN n.created_at IS NOT NULL
                                       THEN least(greatest(n.created_at, r.claimed_at), %(now)s) END) AS its_launch,
@@ -130,10 +100,10 @@ WITH gone AS (
 kept AS (
     INSERT INTO run_history (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
                              spec_id, payload, state, reason, message, attempt, failures, disruptions, claimed_at,
-                             launched_at, started_at, finished_at, pod_uid, node)
+                             launched_at, started_at, finished_at, pod_uid, node, worker, token, result)
     SELECT run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard, spec_id, payload,
            new_state, new_reason, new_message, attempt, new_failures, new_disruptions, claimed_at, its_launch,
-           its_start, %(now)s, its_pod_uid, its_node
+           its_start, %(now)s, its_pod_uid, its_node, worker, CASE WHEN reported THEN token END, result::jsonb
     FROM gone
     ON CONFLICT DO NOTHING
     RETURNING run_id),
@@ -149,15 +119,19 @@ shown AS (
         consecutive_failures = CASE WHEN ended.success_at IS NOT NULL THEN 0
                                     ELSE consecutive_failures + ended.deaths END,
         last_manual_success_at = CASE WHEN ended.by_hand THEN %(now)s ELSE last_manual_success_at END,
-        dirty_at = coalesce(dirty_at, %(now)s)
-    FROM (SELECT job_id, max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
+        -- a tenant's job has no object to be patched
+        dirty_at = CASE WHEN ended.has_object THEN coalesce(dirty_at, %(now)s) ELSE dirty_at END
+    FROM (SELECT job_id, bool_or(starts_with(owner, 'k8s/')) AS has_object,
+                 max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
                  bool_or(new_state = 'Succeeded' AND kind = 'Manual') AS by_hand,
                  count(*) FILTER (WHERE new_state = 'Dead') AS deaths
           FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
     WHERE job_status.job_id = ended.job_id)
-SELECT gone.run_id, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
-       kept.run_id IS NOT NULL AS kept
-FROM gone LEFT JOIN kept USING (run_id);
+SELECT gone.run_id, gone.token, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
+       kept.run_id IS NOT NULL AS kept, job_specs.followed
+FROM gone
+LEFT JOIN kept USING (run_id)
+LEFT JOIN job_specs USING (spec_id);
 
 -- name: retry
 WITH moved AS (
@@ -196,14 +170,15 @@ SELECT run_id FROM moved;
 
 -- name: record_attempts
 INSERT INTO attempts (run_id, scheduled_at, attempt, claimed_at, started_at, ended_at, outcome, reason, exit_code,
-                      message, pod_name, node, log_tail)
+                      message, pod_name, node, worker, token, log_tail)
 SELECT n.run_id, n.scheduled_at, n.attempt, n.claimed_at, n.started_at, %(now)s, n.outcome, n.reason, n.exit_code,
-       n.message, n.pod_name, n.node, n.log_tail
+       n.message, n.pod_name, n.node, n.worker, n.token, n.log_tail
 FROM unnest(%(run_ids)s::uuid[], %(scheduled)s::timestamptz[], %(attempts)s::int[], %(claimed)s::timestamptz[],
             %(started)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[], %(exit_codes)s::int[],
-            %(messages)s::text[], %(pod_names)s::text[], %(nodes)s::text[], %(log_tails)s::text[])
+            %(messages)s::text[], %(pod_names)s::text[], %(nodes)s::text[], %(workers)s::text[], %(tokens)s::bigint[],
+            %(log_tails)s::text[])
      AS n (run_id, scheduled_at, attempt, claimed_at, started_at, outcome, reason, exit_code, message, pod_name, node,
-           log_tail)
+           worker, token, log_tail)
 ON CONFLICT DO NOTHING;
 
 -- name: cancel_waiting
