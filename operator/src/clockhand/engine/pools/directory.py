@@ -1,0 +1,69 @@
+"""How pools are set up, as this process has read it lately."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+
+from clockhand import errors
+from clockhand.engine import limits
+from clockhand.store import database, pools
+
+FRESH_SECONDS = 2.0
+
+
+class Directory:
+    """Settings by pool. A tenant's pool comes to be when it is asked for, and the administrator's file sets it up."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        administered: limits.LimitsFile,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._limits = administered
+        self._monotonic = monotonic
+        self._known: dict[str, tuple[float, pools.Settings]] = {}
+        self._reading = asyncio.Lock()
+
+    async def of(self, pool: str) -> pools.Settings:
+        """Not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
+        if (fresh := self._fresh(pool)) is not None:
+            return fresh
+        async with self._reading:
+            if (fresh := self._fresh(pool)) is not None:
+                return fresh
+            return await self._read(pool)
+
+    def _fresh(self, pool: str) -> pools.Settings | None:
+        at, settings = self._known.get(pool, (float("-inf"), None))
+        return settings if self._monotonic() - at <= FRESH_SECONDS else None
+
+    async def _read(self, pool: str) -> pools.Settings:
+        self._known.pop(pool, None)
+        began = self._monotonic()
+        kind, owner, name = pool.split("/", 2)
+        async with self._db.transaction() as connection:
+            found = (await pools.settings(connection, [pool])).get(pool)
+            if found is None and kind == "rest":
+                await pools.add(connection, pool=pool, owner=f"{kind}/{owner}", name=name)
+                found = pools.Settings(pool, f"{kind}/{owner}")
+        if found is None:
+            raise errors.NotFound(f"there is no WorkerPool {name} in namespace {owner}")
+        if kind == "rest":
+            found = self._administered(found)
+        self._known[pool] = began, found
+        return found
+
+    def _administered(self, settings: pools.Settings) -> pools.Settings:
+        wanted = self._limits.current.pool_settings(settings.pool)
+        return dataclasses.replace(
+            settings,
+            allowed_owners=wanted.allowed_owners,
+            lease_seconds=wanted.lease_seconds,
+            heartbeat_seconds=wanted.heartbeat_seconds,
+        )

@@ -1,0 +1,103 @@
+"""Pools of workers, as rows: how each one is set up, what waits in its queue, and the claim of what waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from clockhand.store import assigned, database
+
+EVERYBODY = "*"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """How a pool is set up. `pool` is its whole name, `k8s/<namespace>/<name>` or `rest/<tenant>/<name>`."""
+
+    pool: str
+    owner: str
+    service_account: str | None = None
+    """Whose tokens may act for the pool; None: static tokens alone."""
+    allowed_owners: tuple[str, ...] = ()
+    """Whose runs its workers take beside those of its own owner; `*`: everybody's."""
+    dispatch: str = "Poll"
+    lease_seconds: int = 90
+    heartbeat_seconds: int = 30
+    kafka_error: str | None = None
+
+    def allows(self, owner: str) -> bool:
+        """Whether the workers of the pool take runs of `owner`."""
+        return owner == self.owner or owner in self.allowed_owners or EVERYBODY in self.allowed_owners
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """How many Queued runs one owner is given for one handler."""
+
+    handler: str
+    owner: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assignment:
+    """A locked Queued run and the worker that gets it; None: whoever presents the token."""
+
+    run_id: uuid.UUID
+    worker: str | None
+
+
+async def settings(connection: database.Connection, pools: Collection[str]) -> Mapping[str, Settings]:
+    """How those of `pools` that exist are set up."""
+    rows = await database.fetch(connection, "pools.settings", {"pools": list(pools)})
+    return {row.pool: Settings(**{**row._asdict(), "allowed_owners": tuple(row.allowed_owners)}) for row in rows}
+
+
+async def add(connection: database.Connection, *, pool: str, owner: str, name: str) -> None:
+    """Makes the pool of a tenant, unless it is there."""
+    await database.execute(connection, "pools.add", {"pool": pool, "owner": owner, "name": name})
+
+
+async def waiting(
+    connection: database.Connection, *, pool: str, starts: Mapping[str, str], limit: int
+) -> Mapping[str, list[str]]:
+    """By handler, the owners that have Queued runs for it, at most `limit` in all.
+
+    `starts` has the handlers that are asked for and the owner from whom on each is gone through, and round again.
+    """
+    parameters = {"pool": pool, "handlers": list(starts), "starts": list(starts.values()), "limit": limit}
+    found: dict[str, list[str]] = {}
+    for row in await database.fetch(connection, "pools.waiting", parameters):
+        found.setdefault(row.handler, []).append(row.owner)
+    return found
+
+
+async def lock_queued(connection: database.Connection, *, pool: str, shares: Sequence[Share]) -> Sequence[Any]:
+    """Locks the best Queued runs of each share: rows (run_id, handler)."""
+    parameters = {
+        "pool": pool,
+        "handlers": [share.handler for share in shares],
+        "owners": [share.owner for share in shares],
+        "counts": [share.count for share in shares],
+    }
+    return await database.fetch(connection, "pools.lock_queued", parameters)
+
+
+async def assign(
+    connection: database.Connection, assignments: Sequence[Assignment], *, lease: int, now: datetime
+) -> Sequence[assigned.Assigned]:
+    """Claims locked runs for `lease` seconds. None is claimed on a promoted database whose epoch has not been raised."""
+    if not assignments:
+        return ()
+    parameters = {
+        "run_ids": [one.run_id for one in assignments],
+        "tokens": [secrets.randbits(63) for _ in assignments],
+        "workers": [one.worker for one in assignments],
+        "lease": lease,
+        "now": now,
+    }
+    return [assigned.assigned(row) for row in await database.fetch(connection, "pools.assign", parameters)]
