@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import sys
+import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
@@ -21,7 +22,9 @@ _EXAMPLES = """
 Examples:
   CLOCKHAND_DATABASE_URL=postgresql://localhost/clockhand clockhand migrate
   clockhand operator
+  clockhand api
   clockhand api --runs
+  clockhand tokens create --owner rest/acme --pool jobs --name "mail host" > token
   clockhand preview "30 2 * * *" --time-zone Europe/Berlin
   clockhand convert cronjob.yaml | kubectl apply -f -
 """
@@ -34,6 +37,17 @@ Examples:
   clockhand clock -o json
   clockhand clock --confirm
   kubectl -n clockhand-system exec deploy/clockhand-operator -- clockhand clock
+"""
+
+
+_TOKENS_EXAMPLES = """
+\b
+Examples:
+  clockhand tokens create --owner k8s/team-a --pool mailers --name "mail host" --expires-in 90d > token
+  clockhand tokens create --owner rest/acme --pool jobs --name laptop -o json
+  clockhand tokens list --owner rest/acme
+  clockhand tokens revoke 7b0c2c9e-5a3d-4f62-9d5e-0f6a5f0f6c11
+  kubectl -n clockhand-system exec deploy/clockhand-api -- clockhand tokens list -o json
 """
 
 
@@ -89,6 +103,44 @@ def api(runs: bool) -> None:
         _run(app.serve)
 
 
+@clockhand.group(epilog=_TOKENS_EXAMPLES)
+def tokens() -> None:
+    """Make, list and revoke static credentials for workers.
+
+    Workers of a WorkerPool in the cluster need none: they come with the token of their service account.
+    """
+
+
+_output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+@tokens.command("create", epilog=_TOKENS_EXAMPLES)
+@click.option("--owner", required=True, help="k8s/NAMESPACE or rest/TENANT.")
+@click.option("--pool", required=True, help="The one pool of that owner whose runs its holder may take.")
+@click.option("--name", required=True, help="Who holds it, for people.")
+@click.option("--expires-in", help="Such as 90d or 12h; by default it does not expire.")
+@_output
+def create_token(owner: str, pool: str, name: str, expires_in: str | None, output: str) -> None:
+    """Make a credential for workers of one pool, and print its secret: the only time that it can be seen."""
+    _run(functools.partial(_create_token, asked=(owner, pool, name, expires_in), output=output))
+
+
+@tokens.command("list", epilog=_TOKENS_EXAMPLES)
+@click.option("--owner", help="Only those of k8s/NAMESPACE or rest/TENANT.")
+@_output
+def list_tokens(owner: str | None, output: str) -> None:
+    """List credentials, without their secrets: nobody can tell those."""
+    _run(functools.partial(_list_tokens, owner=owner, output=output))
+
+
+@tokens.command("revoke", epilog=_TOKENS_EXAMPLES)
+@click.argument("token_id", type=click.UUID)
+@_output
+def revoke_token(token_id: uuid.UUID, output: str) -> None:
+    """End a credential. API processes that have just seen it take it for ten seconds more."""
+    _run(functools.partial(_revoke_token, token_id=token_id, output=output))
+
+
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
@@ -140,6 +192,31 @@ async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> No
     oneline.write(f"{told(state, confirmed)}\n")
 
 
+async def _create_token(settings: config.Settings, *, asked: tuple[str, str, str, str | None], output: str) -> None:
+    from clockhand.admin import tokens
+
+    made = await tokens.create(settings, tokens.Wanted.read(*asked))
+    if output == "json":
+        oneline.write(tokens.made_as_json(made))
+        return
+    oneline.write(f"{made.secret}\n")
+    click.echo(f"{made.token.token_id} for {made.token.pool}: the secret is not shown again", err=True)
+
+
+async def _list_tokens(settings: config.Settings, *, owner: str | None, output: str) -> None:
+    from clockhand.admin import tokens
+
+    found, now = await tokens.listed(settings, owner)
+    oneline.write((tokens.as_json if output == "json" else tokens.as_text)(found, now))
+
+
+async def _revoke_token(settings: config.Settings, *, token_id: uuid.UUID, output: str) -> None:
+    from clockhand.admin import tokens
+
+    ended, now = await tokens.revoke(settings, token_id)
+    oneline.write((tokens.as_json if output == "json" else tokens.as_text)([ended], now))
+
+
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
     try:
         settings = config.from_environment(os.environ)
@@ -149,7 +226,7 @@ def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(serve(settings))
     except errors.ClockhandError as error:
-        _fail(str(error), code=1)
+        _fail(str(error), code=2 if isinstance(error, errors.InvalidInput) else 1)
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
