@@ -116,7 +116,7 @@ async def end_all(db: database.Database, state: S = S.SUCCEEDED, *, holder: runs
     async with db.transaction() as connection:
         now = await database.now(connection)
         holder = holder or await jobs.hold_all(connection)
-        claims = await runs.claim(connection, holder=holder, limit=500, now=now)
+        claims = await jobs.claim(connection, holder=holder, limit=500, now=now)
         outcomes = [runs.Outcome(one.run_id, one.token, state, None, None, 0, 0, None) for one in claims]
         return len(await runs.finish(connection, outcomes, now=now))
 
@@ -350,7 +350,7 @@ async def test_whoever_stores_the_end_of_a_run_makes_the_next(
         for slot in (hour - HOUR, hour):
             async with db.transaction() as connection:
                 now = await database.now(connection)
-                [claim] = await runs.claim(connection, holder=held.holder(), limit=5, now=now)
+                [claim] = await jobs.claim(connection, holder=held.holder(), limit=5, now=now)
             assert claim.scheduled_at == slot
             observer.note_claim_end(claim, verdict.AttemptEnd(verdict.Ending.SUCCEEDED))
             await observer.run_once()
@@ -442,7 +442,7 @@ async def test_cancel_in_the_middle(db: database.Database, job: jobs.Job, hour: 
     async with db.transaction() as connection:
         now = await database.now(connection)
         holder = await jobs.hold_all(connection)
-        [claimed] = await runs.claim(connection, holder=holder, limit=1, now=now)
+        [claimed] = await jobs.claim(connection, holder=holder, limit=1, now=now)
     await cancel(db, backfill_id)
     assert [state for _, state in await live(db)] == [S.STOPPING]
     stopping = await row(db, backfill_id)

@@ -31,7 +31,7 @@ async def queue(db: database.Database, count: int) -> runs.Holder:
 
 async def claim(connection: database.Connection, holder: runs.Holder, limit: int) -> list[runs.Claim]:
     now = await database.now(connection)
-    return list(await runs.claim(connection, holder=holder, limit=limit, now=now))
+    return list(await jobs.claim(connection, holder=holder, limit=limit, now=now))
 
 
 async def claim_all(db: database.Database, holder: runs.Holder, limit: int) -> list[runs.Claim]:

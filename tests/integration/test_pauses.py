@@ -122,7 +122,7 @@ async def run_all(db: database.Database, replica: Replica, end: verdict.AttemptE
     """Claims what is Queued and lets it end like this, as a replica does; returns how many runs that were."""
     async with db.transaction() as connection:
         now = await database.now(connection)
-        claims = await runs.claim(connection, holder=replica.held.holder(), limit=100, now=now)
+        claims = await jobs.claim(connection, holder=replica.held.holder(), limit=100, now=now)
     for claim in claims:
         replica.observer.note_claim_end(claim, end)
     await replica.observer.run_once()
@@ -133,7 +133,7 @@ async def end_all(db: database.Database, held: shards.Shards, state: S) -> None:
     """Claims what is Queued and stores this end: a replica that dies directly after has done no more."""
     async with db.transaction() as connection:
         now = await database.now(connection)
-        claims = await runs.claim(connection, holder=held.holder(), limit=100, now=now)
+        claims = await jobs.claim(connection, holder=held.holder(), limit=100, now=now)
         ended = [runs.Outcome(one.run_id, one.token, state, "AttemptsUsed", None, 1, 0, None) for one in claims]
         await runs.finish(connection, ended, now=now)
 

@@ -196,7 +196,7 @@ async def _status(scene: Scene) -> None:
 
 
 async def _claim(scene: Scene) -> None:
-    await runs.claim(scene.connection, holder=scene.holder, limit=BATCH, now=scene.now)
+    await jobs.claim(scene.connection, holder=scene.holder, limit=BATCH, now=scene.now)
 
 
 async def _launched(scene: Scene) -> None:

@@ -65,7 +65,7 @@ async def test_no_payload_and_an_explicit_null_differ(db: database.Database, job
         await ask(connection, job, "null", payload=None)
         holder = await jobs.hold_all(connection)
         now = await database.now(connection)
-        claims = {one.name: one for one in await runs.claim(connection, holder=holder, limit=5, now=now)}
+        claims = {one.name: one for one in await jobs.claim(connection, holder=holder, limit=5, now=now)}
     assert not claims["without"].own_payload
     assert claims["null"].own_payload
     assert claims["null"].payload is None
@@ -195,7 +195,7 @@ async def test_a_redrive_keeps_the_run_id(db: database.Database, job: jobs.Job, 
         assert await audited(connection) == [(ACTOR, "retry", run_id)]
         holder = await jobs.hold_all(connection)
         now = await database.now(connection)
-        [claimed] = await runs.claim(connection, holder=holder, limit=5, now=now)
+        [claimed] = await jobs.claim(connection, holder=holder, limit=5, now=now)
         assert (claimed.run_id, claimed.attempt, claimed.payload) == (run_id, 4, {"own": 1})
         [row] = await jobs.query(connection, "SELECT failures, disruptions FROM live_runs")
         assert tuple(row) == (0, 0)

@@ -40,7 +40,7 @@ class World:
 
 async def _claim(world: World) -> None:
     now = await database.now(world.connection)
-    await runs.claim(world.connection, holder=world.holder, limit=5, now=now)
+    await jobs.claim(world.connection, holder=world.holder, limit=5, now=now)
 
 
 async def _running(world: World) -> None:

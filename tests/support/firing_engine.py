@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from clockhand.domain import ids
 from clockhand.domain.states import RunKind, RunState
-from clockhand.engine import backfill, fire, shards
+from clockhand.engine import backfill, claim, fire, limits, shards
 from clockhand.store import database, runs
 
 LEASE = 2.0
@@ -51,10 +51,11 @@ async def _backfill(db: database.Database, held: shards.Shards) -> None:
 
 
 async def _claim(db: database.Database, held: shards.Shards) -> None:
+    taker = claim.Claims(limits.LimitsFile(None))
     while True:
         async with db.transaction() as connection:
             now = await database.now(connection)
-            claims = await runs.claim(connection, holder=held.holder(), limit=BATCH, now=now)
+            claims = await taker.take(connection, holder=held.holder(), limit=BATCH, now=now)
         await _end(db, held, claims)
         await asyncio.sleep(0 if claims else 0.01)
 

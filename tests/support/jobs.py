@@ -10,6 +10,8 @@ from typing import Any
 
 from clockhand.domain import ids, spec, states
 from clockhand.domain.states import RunState
+from clockhand.engine import claim as claims
+from clockhand.engine import limits
 from clockhand.store import database, partitions, runs, shards
 
 EVERY_MINUTE = "* * * * *"
@@ -158,6 +160,13 @@ async def hold_all(connection: database.Connection, replica: str = "one") -> run
     await connection.execute("UPDATE shard_leases SET expires_at = '-infinity'")
     taken = await shards.take(connection, replica=replica, lease=LONG, shards=range(ids.SHARDS))
     return runs.Holder(replica, taken)
+
+
+async def claim(
+    connection: database.Connection, *, holder: runs.Holder, limit: int, now: datetime
+) -> Sequence[runs.Claim]:
+    """Claims up to `limit` Queued pod runs of the holder, with no limits set."""
+    return await claims.Claims(limits.LimitsFile(None)).take(connection, holder=holder, limit=limit, now=now)
 
 
 async def query(connection: database.Connection, text: str, *parameters: object) -> list[Any]:

@@ -18,7 +18,7 @@ import psycopg
 from tests.support import postgres
 
 from clockhand import errors
-from clockhand.engine import admit, backfill, deadlines, fire, launch, observe, pulse, shards
+from clockhand.engine import admit, backfill, claim, deadlines, fire, launch, limits, observe, pulse, shards
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
@@ -137,7 +137,12 @@ async def operator(at: Time, name: str) -> AsyncIterator[Operator]:
             )
             launcher = launch.Launch(db, api, held=held, reports=reports)
             steps = pulse.Steps(
-                fire.Fire(db), admit.Admit(db), backfill.Backfill(db), deadlines.Deadlines(db), launcher
+                fire.Fire(db),
+                admit.Admit(db),
+                backfill.Backfill(db),
+                deadlines.Deadlines(db),
+                claim.Claims(limits.LimitsFile(None)),
+                launcher,
             )
             beating = pulse.Pulse(db, held=held, steps=steps, observer=observer, monotonic=at.monotonic)
             yield Operator(db, held, beating, observer, launcher)

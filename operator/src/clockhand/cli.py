@@ -225,6 +225,8 @@ def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
     log_to_stderr(settings.log_format)
     try:
         asyncio.run(serve(settings))
+    except errors.InvalidInput as error:
+        _fail(str(error), code=2)
     except errors.ClockhandError as error:
         _fail(str(error), code=2 if isinstance(error, errors.InvalidInput) else 1)
 

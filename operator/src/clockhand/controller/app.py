@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from clockhand import config, health
 from clockhand.controller import duty, watch
+from clockhand.engine import limits as caps
 from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
@@ -21,6 +22,7 @@ _STATUS_SECONDS = 1.0
 async def serve(settings: config.Settings) -> None:
     """`clockhand operator`: runs until SIGTERM or SIGINT."""
     stop = loops.stop_on_signals()
+    limited = caps.LimitsFile(settings.limits)
     db = database.Database(
         settings.database_url, size=settings.database_pool, name="operator", options=settings.database_session_options
     )
@@ -31,7 +33,12 @@ async def serve(settings: config.Settings) -> None:
         limits = flow.FlowSettings(initial_in_flight=min(_FIRST_IN_FLIGHT, most), max_in_flight=most)
         async with clients.connect(connection, limits) as client:
             one = replica.Replica(
-                db, client, name=settings.replica, lease=settings.shard_lease, namespaces=settings.namespaces
+                db,
+                client,
+                name=settings.replica,
+                lease=settings.shard_lease,
+                namespaces=settings.namespaces,
+                caps=limited,
             )
             async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
                 await schema.until_it_fits(db, stop)

@@ -7,7 +7,7 @@ this one ended, also in the middle of a turn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def shares(
     return given, turn
 
 
-def rotated(owners: Sequence[str], *, last: Turn, weight: Callable[[str], int]) -> Sequence[str]:
-    """Sorted `owners`, beginning with the one whose turn it is after `last`."""
+def rotated(owners: Collection[str], *, last: Turn, weight: Callable[[str], int]) -> Sequence[str]:
+    """`owners` sorted, beginning with the one whose turn it is after `last`."""
     ordered = sorted(owners)
     goes_on = last.given < weight(last.owner)
     first = next((n for n, owner in enumerate(ordered) if owner > last.owner or (goes_on and owner == last.owner)), 0)

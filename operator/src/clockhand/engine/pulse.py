@@ -16,13 +16,15 @@ import structlog
 
 from clockhand import metrics
 from clockhand.domain import ids
-from clockhand.engine import admit, backfill, clock, deadlines, fire, launch, observe, shards
+from clockhand.engine import admit, backfill, claim, clock, deadlines, fire, launch, observe, shards
 from clockhand.store import database, runs
 
 log = structlog.get_logger(__name__)
 
 LONGEST_SLEEP = 2.0
 _SHORTEST_SLEEP = 0.02
+_WHILE_QUEUED = 0.25
+"""What waits at an owner's cap, or for room to launch, goes on when something ends: no instant tells when."""
 _ADMIT_EVERY = 5.0
 _ROUNDS = 40
 """Batches of one kind in one pulse, so that a flood of due slots does not hold up claims and deadlines."""
@@ -36,6 +38,7 @@ class Steps:
     admit: admit.Admit
     backfill: backfill.Backfill
     deadlines: deadlines.Deadlines
+    claims: claim.Claims
     launch: launch.Launch
 
 
@@ -103,7 +106,7 @@ class Pulse:
             limit = min(room, fire.BATCH)
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
-                claims = await runs.claim(connection, holder=holder, limit=limit, now=now)
+                claims = await self._steps.claims.take(connection, holder=holder, limit=limit, now=now)
             metrics.RUNS_CLAIMED.inc(len(claims))
             total += len(claims)
             await self._steps.launch.start(claims)
@@ -147,7 +150,8 @@ def _until_next(wake: runs.Wake) -> float:
     instants = (wake.next_due, wake.next_retry, wake.next_deadline, wake.next_run_deadline, wake.next_backfill)
     waits = [(instant - wake.now).total_seconds() for instant in instants if instant is not None]
     # what was due a moment ago has been dealt with, or cannot be now: both are looked at again, not at once
-    return min([LONGEST_SLEEP, *(wait for wait in waits if wait > 0)], default=LONGEST_SLEEP)
+    longest = _WHILE_QUEUED if wake.queued else LONGEST_SLEEP
+    return min([longest, *(wait for wait in waits if wait > 0)])
 
 
 def _age(instant: datetime | None, now: datetime) -> float:

@@ -18,10 +18,12 @@ from clockhand.domain import pods as pod_domain
 from clockhand.engine import (
     admit,
     backfill,
+    claim,
     deadlines,
     expiry,
     fire,
     launch,
+    limits,
     loops,
     observe,
     pauses,
@@ -45,7 +47,7 @@ _PAUSES_EVERY = 60.0
 
 
 class Replica:
-    """The engine of one operator process. `lease` is that of its shards, in seconds."""
+    """The engine of one operator process. `lease` is that of its shards, in seconds; `caps` is the file of limits."""
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Replica:
         name: str,
         lease: float,
         namespaces: tuple[str, ...] = (),
+        caps: limits.LimitsFile | None = None,
     ) -> None:
         api = kube_pods.Pods(client)
         self._db = db
@@ -69,8 +72,14 @@ class Replica:
             seen=self.observer.note_pod,
         )
         self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
+        self._caps = caps or limits.LimitsFile(None)
         steps = pulse.Steps(
-            fire.Fire(db), admit.Admit(db), backfill.Backfill(db), deadlines.Deadlines(db), self._launcher
+            fire.Fire(db),
+            admit.Admit(db),
+            backfill.Backfill(db),
+            deadlines.Deadlines(db),
+            claim.Claims(self._caps),
+            self._launcher,
         )
         self._pulse = pulse.Pulse(db, held=self.held, steps=steps, observer=self.observer)
         self._rezone = rezone.Rezone(db, version=self.held.zone_version, lease=lease)
@@ -115,6 +124,7 @@ class Replica:
             "sweep": self._sweep_step,
             "tidy": self._tidy_step,
             "zones": self._zones_step,
+            "limits": self._caps.step,
         }
 
     async def run(self, stop: asyncio.Event, *, also: Mapping[str, loops.Step] | None = None) -> None:

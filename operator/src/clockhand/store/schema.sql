@@ -572,7 +572,7 @@ CREATE INDEX live_runs_pool_open ON public.live_runs USING btree (pool, worker) 
 
 CREATE INDEX live_runs_pool_queued ON public.live_runs USING btree (pool, handler, owner, queue_at) WHERE ((state = 'Queued'::public.run_state) AND (pool IS NOT NULL));
 
-CREATE INDEX live_runs_queued ON public.live_runs USING btree (shard, queue_at) WHERE ((state = 'Queued'::public.run_state) AND (pool IS NULL));
+CREATE INDEX live_runs_queued ON public.live_runs USING btree (shard, owner, queue_at) WHERE ((state = 'Queued'::public.run_state) AND (pool IS NULL));
 
 CREATE INDEX live_runs_retrying ON public.live_runs USING btree (shard, ready_at) WHERE (state = 'Retrying'::public.run_state);
 

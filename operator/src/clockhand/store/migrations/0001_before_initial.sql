@@ -210,7 +210,8 @@ CREATE TABLE live_runs (
     CHECK (pool IS NULL OR (token IS NULL) = (lease_until IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
-CREATE INDEX live_runs_queued ON live_runs (shard, queue_at) WHERE state = 'Queued' AND pool IS NULL;
+-- Owners take turns, in a queue and in that of a pool: the next one is a probe away, whatever waits of this one.
+CREATE INDEX live_runs_queued ON live_runs (shard, owner, queue_at) WHERE state = 'Queued' AND pool IS NULL;
 CREATE INDEX live_runs_pool_queued ON live_runs (pool, handler, owner, queue_at)
     WHERE state = 'Queued' AND pool IS NOT NULL;
 CREATE INDEX live_runs_retrying ON live_runs (shard, ready_at) WHERE state = 'Retrying';
