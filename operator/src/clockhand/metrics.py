@@ -36,3 +36,9 @@ RUNS_WATCHES = Gauge("clockhand_runs_api_watches", "Watches of runs that are ope
 RUNS_WATCHES_CUT = Counter(
     "clockhand_runs_api_watches_cut_total", "Watches told to list anew: too slow, or the log was cut"
 )
+KAFKA_MESSAGES = Counter(
+    "clockhand_kafka_messages_total", "Runs sent out as messages: acknowledged by the brokers, or failed", ("outcome",)
+)
+WORKER_ATTEMPTS = Counter("clockhand_worker_attempts_total", "Attempts that this worker reports", ("outcome",))
+WORKER_RUNNING = Gauge("clockhand_worker_running", "Attempts that run in this worker")
+WORKER_LOST = Counter("clockhand_worker_leases_lost_total", "Attempts ended since their leases could not be renewed")

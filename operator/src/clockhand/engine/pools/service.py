@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from clockhand.domain import protocol
 from clockhand.engine import limits as limit_files
 from clockhand.engine import loops
-from clockhand.engine.pools import backlog, claims, desk, directory, messages
+from clockhand.engine.pools import backlog, claims, desk, directory, dispatch, messages
+from clockhand.engine.pools import kafka as kafkas
 from clockhand.store import database, pools
 
 
@@ -22,13 +23,14 @@ class Pools:
         replica: str,
         lease: float,
         limits: limit_files.LimitsFile | None = None,
-        kafka: str | None = None,
+        kafka: kafkas.Publisher | None = None,
     ) -> None:
         administered = limits or limit_files.LimitsFile(None)
         self.desk = desk.Desk(administered)
         self._directory = directory.Directory(db, administered)
         self._backlog = backlog.Backlog(db, self.desk, administered)
         self._claims = claims.Claims(db, self.desk)
+        self._dispatch = dispatch.Dispatch(db, self.desk, kafka or kafkas.Publisher(), replica=replica)
 
     async def settings(self, pool: str) -> pools.Settings:
         """How `pool` is set up, not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
@@ -46,7 +48,7 @@ class Pools:
 
     def steps(self) -> Mapping[str, loops.Step]:
         """The loops by name, for `loops.forever`."""
-        return {"queue": self._queue_step}
+        return {"queue": self._queue_step, **self._dispatch.steps()}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set; then answers every claim that waits and gives everything back."""
@@ -58,6 +60,7 @@ class Pools:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._dispatch.close()
 
     async def _queue_step(self) -> float:
         await self.desk.marked.wait()
