@@ -1,8 +1,8 @@
 """What an attempt's end means for its run: over, or another attempt, and when.
 
-Failures are charged against `retry.maxAttempts`. Disruptions (eviction, node loss, a vanished pod, an Ignore rule) are
-nobody's fault and have a limit of their own. With `delivery: AtMostOnce` an attempt that may have started is the last one:
-a failure that was seen is Dead, anything unseen is Unknown.
+Failures are charged against `retry.maxAttempts`. Disruptions (eviction, node loss, a vanished pod, a worker that fell
+silent, an Ignore rule) are nobody's fault and have a limit of their own. With `delivery: AtMostOnce` an attempt that may
+have started is the last one: a failure that was seen is Dead, anything unseen is Unknown.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Ending(enum.StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"  # seen to fail
     DISRUPTED = "Disrupted"  # ended from outside; whether its work was done is not known
-    GONE = "Gone"  # the pod is not there, and no outcome of it was seen
-    NEVER_STARTED = "NeverStarted"  # no pod was ever accepted for this attempt
+    GONE = "Gone"  # the pod is not there or the worker has fallen silent, and no outcome was seen
+    NEVER_STARTED = "NeverStarted"  # no pod was ever accepted for this attempt, no worker began it
     REFUSED = "Refused"  # the API server will never take this pod
     NAME_TAKEN = "NameTaken"  # a foreign pod has its name
     NAMESPACE_DELETED = "NamespaceDeleted"
@@ -32,13 +32,20 @@ class Ending(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptEnd:
-    """What was seen of the end. `asked` is true where the pod was already being deleted when it ended."""
+    """What was seen of the end. `asked` is true where the pod was already being deleted when it ended.
+
+    A handler can say that it is `fatal`, or that the next attempt is to come after `retry_after`. `alone` is true of an
+    attempt that is gone where its worker held nothing else: most likely the attempt took the worker with it.
+    """
 
     ending: Ending
     reason: str = ""
     exit_code: int | None = None
     message: str | None = None
     asked: bool = False
+    fatal: bool = False
+    retry_after: timedelta | None = None
+    alone: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +84,7 @@ def judge(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, *, now: datetime) ->
         return _over(run, states.RunState.CANCELLED, states.Reason.NAMESPACE_DELETED, end.message)
     if run.stop_reason is not None:
         return _stopped(job, run, end, now)
-    if end.ending in (Ending.DISRUPTED, Ending.GONE, Ending.NEVER_STARTED):
+    if end.ending in (Ending.DISRUPTED, Ending.GONE, Ending.NEVER_STARTED) and not _to_blame(job, end):
         return _disrupted(job, run, end, now)
     return _failed(job, run, end, now)
 
@@ -110,7 +117,9 @@ def _failed(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, now: datetime) -> 
     charged = dataclasses.replace(run, failures=run.failures + 1)
     if end.ending is Ending.REFUSED:
         return _over(charged, states.RunState.DEAD, states.Reason.POD_REFUSED, end.message)
-    action = _action(job.retry.rules, end.exit_code)
+    if end.fatal:
+        return _over(charged, states.RunState.DEAD, states.Reason.HANDLER_FAILED, _told(end))
+    action = _action(job.retry.rules, end)
     if action is spec.RuleAction.IGNORE and not _at_most_once(job):
         return _disrupted(job, run, end, now)
     if action is spec.RuleAction.FAIL:
@@ -139,7 +148,7 @@ def _again(job: spec.JobSpec, run: OpenRun, end: AttemptEnd, now: datetime, *, t
         message=_told(end),
         failures=run.failures,
         disruptions=run.disruptions,
-        ready_at=now + backoff(job, run, tries=tries),
+        ready_at=now + (backoff(job, run, tries=tries) if end.retry_after is None else end.retry_after),
     )
 
 
@@ -156,11 +165,16 @@ def _told(end: AttemptEnd) -> str | None:
     return ": ".join(facts)
 
 
-def _action(rules: Sequence[spec.Rule], exit_code: int | None) -> spec.RuleAction:
+def _action(rules: Sequence[spec.Rule], end: AttemptEnd) -> spec.RuleAction:
     for rule in rules:
-        if exit_code is not None and exit_code in rule.on_exit_codes:
+        if end.exit_code in rule.on_exit_codes or end.reason in rule.on_errors:
             return rule.action
     return spec.RuleAction.RETRY
+
+
+def _to_blame(job: spec.JobSpec, end: AttemptEnd) -> bool:
+    """Whether the attempt counts as failed although no outcome of it was seen."""
+    return end.alone and not _at_most_once(job)
 
 
 def _at_most_once(job: spec.JobSpec) -> bool:

@@ -21,7 +21,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import observed, outcome, pods, states, verdict
-from clockhand.engine import admit, backfill, pauses, shards, verdicts
+from clockhand.engine import aftermath, shards, verdicts
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
 from clockhand.store import database, runs
@@ -66,7 +66,7 @@ class Observe:
         self._api = api
         self._held = held
         self._clock = clock
-        self._backfill = backfill.Backfill(db)
+        self._aftermath = aftermath.Aftermath(db)
         self._launched: dict[uuid.UUID, Accepted] = {}
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}
@@ -168,11 +168,7 @@ class Observe:
             logs = await self._logs(batch.ended.values())
             stored = await self._store(batch, holder, logs)
             self._drop(batch, stored)
-            await pauses.follow(self._db, stored.pausing)
-            await self._promote(stored.jobs)
-            # after the promotion: what waits for a place comes before what could have been made long ago
-            for backfill_id in stored.backfills:
-                await self._backfill.look(backfill_id)
+            await self._aftermath.follow(stored)
         if not (self._launched or self._started or self._ended or self._handed_back):
             self.wanted.clear()
         return batch.size
@@ -190,11 +186,6 @@ class Observe:
                 await runs.waiting_for_pod(connection, list(batch.waits.values()))
             await runs.hand_back(connection, holder=holder, items=list(batch.handed_back.values()))
             return await verdicts.store(connection, holder, ended, logs, now=now)
-
-    async def _promote(self, jobs: set[uuid.UUID]) -> None:
-        if jobs:
-            async with self._db.transaction() as connection:
-                await admit.promote_for(connection, jobs, now=await database.now(connection))
 
     async def _logs(self, ended: Sequence[verdicts.Ended] | Any) -> dict[verdicts.Attempt, str]:
         places = asyncio.Semaphore(_LOGS_AT_ONCE)

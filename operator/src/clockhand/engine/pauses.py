@@ -46,13 +46,11 @@ class Candidates:
             self.limited.add(job_id)
 
     def note(self, job_id: uuid.UUID, *, kind: str, state: str) -> None:
-        """Takes note of a run that is over."""
-        if job_id not in self.limited:
-            return
-        if state == states.RunState.DEAD:
-            self.dead.add(job_id)
-        elif state == states.RunState.SUCCEEDED and kind == states.RunKind.MANUAL:
+        """Takes note of a run that is over. Whoever reports a success need not know what it was made under."""
+        if state == states.RunState.SUCCEEDED and kind == states.RunKind.MANUAL:
             self.succeeded_by_hand.add(job_id)
+        elif state == states.RunState.DEAD and job_id in self.limited:
+            self.dead.add(job_id)
 
 
 async def follow(db: database.Database, candidates: Candidates) -> None:

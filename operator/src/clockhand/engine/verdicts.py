@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from clockhand import metrics
-from clockhand.domain import observed, outcome, pods, spec, states, verdict
+from clockhand.domain import observed, outcome, pods, states, verdict
 from clockhand.engine import pauses, specs
 from clockhand.store import database, runs
 
@@ -37,11 +37,17 @@ _RECORDED = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that is over, as seen; `pod` is None where there is none to read a log from."""
+    """An attempt that is over, as seen; `pod` is None where there is none to read a log from.
+
+    What a worker has `reported` it may report again, and is known by its token then.
+    """
 
     key: runs.Key
     end: verdict.AttemptEnd
     pod: observed.Pod | None = None
+    started_at: datetime | None = None
+    log_tail: str | None = None
+    reported: bool = False
 
     @property
     def attempt(self) -> Attempt:
@@ -52,12 +58,25 @@ class Ended:
 class Stored:
     """Attempts whose end was stored, and what that means for the jobs."""
 
-    attempts: set[Attempt] = dataclasses.field(default_factory=set)
+    attempts: dict[Attempt, states.RunState] = dataclasses.field(default_factory=dict)
     jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those in which another run may now go on."""
     pausing: pauses.Candidates = dataclasses.field(default_factory=pauses.Candidates)
     backfills: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those that may now make another run."""
+
+    def note_over(self, row: Any) -> None:
+        """Takes note of a run that is over."""
+        metrics.RUNS_ENDED.labels(state=row.state).inc()
+        self.attempts[(row.run_id, row.token)] = states.RunState(row.state)
+        self.pausing.note(row.job_id, kind=row.kind, state=row.state)
+        if row.followed:
+            self.jobs.add(row.job_id)
+        if row.kind == states.RunKind.BACKFILL:
+            self.backfills.add(uuid.UUID(row.key))
+        if not row.kept:
+            metrics.HISTORY_CONFLICTS.inc()
+            log.error("run_already_in_history", run=str(row.run_id))
 
 
 def end_of(pod: observed.Pod) -> verdict.AttemptEnd | None:
@@ -81,50 +100,50 @@ async def store(
     *,
     now: datetime,
 ) -> Stored:
-    """Stores the verdicts over those attempts that are still open and ours."""
-    stored = Stored()
+    """Stores the verdicts over those attempts of pods that are still open and ours."""
     if not ended:
-        return stored
-    by_attempt = {item.attempt: item for item in ended}
-    outcomes, records, stored_items = [], [], []
-    for row in await runs.lock_open(connection, holder=holder, items=[item.key for item in ended]):
-        item = by_attempt[(row.run_id, row.token)]
-        stored.attempts.add((row.run_id, row.token))
-        stored_items.append(item)
-        plan = specs.of(row.spec)
-        stored.pausing.expect(row.job_id, plan)
-        decided = verdict.judge(plan, _open_run(row), item.end, now=now)
-        outcomes.append(_outcome(row, decided, item))
-        if decided.state is not states.RunState.SUCCEEDED:
-            records.append(_record(row, item, logs.get((row.run_id, row.token))))
-        if _has_successors(plan):
-            stored.jobs.add(row.job_id)
+        return Stored()
+    rows = await runs.lock_open(connection, holder=holder, items=[item.key for item in ended])
+    by_attempt = {
+        item.attempt: dataclasses.replace(item, log_tail=logs.get(item.attempt)) if item.pod else item for item in ended
+    }
+    stored = await conclude(connection, rows, by_attempt, now=now)
     # a pod is seen again by every new holder, long after its outcome was stored; what a launch reports is not
-    metrics.STALE_WRITES.inc(sum(item.pod is None for item in ended) - sum(item.pod is None for item in stored_items))
-    await runs.record_attempts(connection, records, now=now)
-    await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
-    for row in await runs.finish(connection, [one for one in outcomes if one.state.is_over], now=now):
-        _note_over(stored, row)
+    metrics.STALE_WRITES.inc(sum(item.pod is None and item.attempt not in stored.attempts for item in ended))
     return stored
 
 
-def _note_over(stored: Stored, row: Any) -> None:
-    metrics.RUNS_ENDED.labels(state=row.state).inc()
-    stored.pausing.note(row.job_id, kind=row.kind, state=row.state)
-    if row.kind == states.RunKind.BACKFILL:
-        stored.backfills.add(uuid.UUID(row.key))
-    if not row.kept:
-        metrics.HISTORY_CONFLICTS.inc()
-        log.error("run_already_in_history", run=str(row.run_id))
+async def conclude(
+    connection: database.Connection,
+    rows: Sequence[Any],
+    ended: Mapping[Attempt, Ended],
+    *,
+    now: datetime,
+    successes: Sequence[runs.Outcome] = (),
+) -> Stored:
+    """Stores the verdicts over the attempts of `rows`, which the caller has locked, by how they `ended`.
 
-
-def _has_successors(plan: spec.JobSpec) -> bool:
-    one_at_a_time = plan.max_concurrent_runs is not None
-    return (
-        one_at_a_time
-        or plan.concurrency_policy is not spec.ConcurrencyPolicy.ALLOW
-        or plan.catch_up.policy is spec.CatchUpPolicy.ALL
-    )
+    `successes` are workers' and stored as they are, of those that are still open: nothing has to be read for them.
+    """
+    stored = Stored()
+    outcomes, records = [], []
+    for row in rows:
+        item = ended[(row.run_id, row.token)]
+        plan = specs.of(row.spec)
+        stored.pausing.expect(row.job_id, plan)
+        decided = verdict.judge(plan, _open_run(row), item.end, now=now)
+        stored.attempts[(row.run_id, row.token)] = decided.state
+        outcomes.append(_outcome(row, decided, item))
+        if decided.state is not states.RunState.SUCCEEDED:
+            records.append(_record(row, item))
+        if row.followed:
+            stored.jobs.add(row.job_id)
+    await runs.record_attempts(connection, records, now=now)
+    await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
+    over = [*successes, *(one for one in outcomes if one.state.is_over)]
+    for row in await runs.finish(connection, over, now=now):
+        stored.note_over(row)
+    return stored
 
 
 def _open_run(row: Any) -> verdict.OpenRun:
@@ -154,11 +173,14 @@ def _outcome(row: Any, decided: verdict.Verdict, item: Ended) -> runs.Outcome:
         pod_uid=uuid.UUID(pod.metadata.uid) if pod else None,
         node=pod.spec.node_name or None if pod else None,
         created_at=pod.metadata.creation_timestamp if pod else None,
-        started_at=outcome.started_at_of(pod) if pod else None,
+        started_at=_started_at(item),
+        pool=row.pool,
+        worker=row.worker,
+        reported=item.reported,
     )
 
 
-def _record(row: Any, item: Ended, log_tail: str | None) -> runs.AttemptRecord:
+def _record(row: Any, item: Ended) -> runs.AttemptRecord:
     end = item.end
     timed_out = row.stop_reason in (states.Reason.ATTEMPT_TIMEOUT, states.Reason.PENDING_TIMEOUT)
     return runs.AttemptRecord(
@@ -166,12 +188,18 @@ def _record(row: Any, item: Ended, log_tail: str | None) -> runs.AttemptRecord:
         scheduled_at=row.scheduled_at,
         attempt=row.attempt,
         claimed_at=row.claimed_at,
-        started_at=row.started_at or (outcome.started_at_of(item.pod) if item.pod else None),
+        started_at=row.started_at or _started_at(item),
         outcome="TimedOut" if timed_out else "Stopped" if row.stop_reason else _RECORDED[end.ending],
         reason=row.stop_reason or end.reason or end.ending.value,
         exit_code=end.exit_code,
         message=end.message,
-        pod_name=pods.pod_name(row.job_name, row.run_id, row.attempt),
+        pod_name=pods.pod_name(row.job_name, row.run_id, row.attempt) if row.pool is None else None,
         node=row.node or (item.pod.spec.node_name or None if item.pod else None),
-        log_tail=log_tail,
+        log_tail=item.log_tail,
+        worker=row.worker,
+        token=row.token if item.reported else None,
     )
+
+
+def _started_at(item: Ended) -> datetime | None:
+    return outcome.started_at_of(item.pod) if item.pod else item.started_at
