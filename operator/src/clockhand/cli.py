@@ -8,8 +8,8 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
 import structlog
@@ -49,6 +49,23 @@ Examples:
   clockhand tokens revoke 7b0c2c9e-5a3d-4f62-9d5e-0f6a5f0f6c11
   kubectl -n clockhand-system exec deploy/clockhand-api -- clockhand tokens list -o json
 """
+
+
+_WORKER_EXAMPLES = """
+\b
+Examples:
+  export CLOCKHAND_API_URL=http://localhost:8080 CLOCKHAND_POOL=team-a/mailers CLOCKHAND_TOKEN_FILE=token
+  PYTHONPATH=. CLOCKHAND_HANDLERS=mailers:worker clockhand worker
+  CLOCKHAND_EXEC_COMMANDS=commands.yaml clockhand worker
+"""
+
+
+class _Logs(Protocol):
+    @property
+    def log_format(self) -> str: ...
+
+
+S = TypeVar("S", bound=_Logs)
 
 
 @click.group(epilog=_EXAMPLES)
@@ -141,6 +158,15 @@ def revoke_token(token_id: uuid.UUID, output: str) -> None:
     _run(functools.partial(_revoke_token, token_id=token_id, output=output))
 
 
+@clockhand.command(epilog=_WORKER_EXAMPLES)
+def worker() -> None:
+    """Take runs of a pool and call their handlers: your own, and the built-in exec and http."""
+    from clockhand.worker import app
+    from clockhand.worker import config as worker_config
+
+    _run_with(worker_config.from_environment, app.serve)
+
+
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
@@ -218,8 +244,12 @@ async def _revoke_token(settings: config.Settings, *, token_id: uuid.UUID, outpu
 
 
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
+    _run_with(config.from_environment, serve)
+
+
+def _run_with(read: Callable[[Mapping[str, str]], S], serve: Callable[[S], Coroutine[Any, Any, None]]) -> None:
     try:
-        settings = config.from_environment(os.environ)
+        settings = read(os.environ)
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     log_to_stderr(settings.log_format)

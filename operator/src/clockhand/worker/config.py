@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_environment(environment: Mapping[str, str], *, pool: str | None = None) -> Settings:
-    """Settings from the `CLOCKHAND_*` variables; `pool` holds where they name none. Raises InvalidInput with all mistakes."""
+    """Settings from the `CLOCKHAND_*` variables, `pool` where they name none; raises InvalidInput with every mistake."""
     values, mistakes = read(environment, _READERS)
     values.setdefault("worker_name", f"{_own_host()}-{secrets.token_hex(4)}")
     if pool is not None:

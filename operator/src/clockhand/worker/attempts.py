@@ -1,0 +1,157 @@
+"""The attempts that a worker has, each from its claim until its report is answered, and for how long they are its own.
+
+Two threads look at them: the event loop on which handlers run, and the heart, which must not wait for the first. Each
+operation on the table is one of a dict, which Python makes atomic.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+from clockhand.domain import protocol
+from clockhand.worker import tail
+
+Key = tuple[uuid.UUID, str]
+Clock = Callable[[], float]
+
+_REMEMBERED = 4 * protocol.MAX_RUNS
+
+
+def boot_time() -> float:
+    """Seconds that go on while the process is stopped and, where the system can say so, while the machine sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Ending(enum.Enum):
+    """Why an attempt is ended before its handler is done."""
+
+    STOP = "Stopped"  # somebody asked for it
+    TIMEOUT = "AttemptTimeout"
+    DRAIN = "WorkerStopped"
+    LOST = "LeaseLost"  # it is not ours any more: nothing is reported
+
+
+class Rhythm:
+    """How long a lease lasts and how often it is renewed, as the API said last."""
+
+    def __init__(self, lease: float = 90.0, heartbeat: float = 30.0) -> None:
+        self.lease, self.heartbeat = lease, heartbeat
+
+    def follow(self, answer: protocol.ClaimAnswer | protocol.HeartbeatAnswer | protocol.StartAnswer) -> None:
+        """Takes over what an answer says."""
+        self.lease, self.heartbeat = float(answer.lease_seconds), float(answer.heartbeat_seconds)
+
+    def trusted_until(self, sent: float) -> float:
+        """The end of a lease that was asked for at `sent`, less what it takes to end an attempt before that."""
+        return sent + self.lease - min(max(self.lease / 10, 0.5), 5.0)
+
+    @property
+    def wait(self) -> float:
+        """How long a claim may wait: what it brings has most of its lease before it, as that counts from the sending."""
+        return min(20.0, self.lease / 3)
+
+
+class Attempt:
+    """An attempt that this worker has."""
+
+    __slots__ = (
+        "deadline",
+        "done",
+        "ending",
+        "held",
+        "interrupt",
+        "key",
+        "kill",
+        "reason",
+        "run",
+        "tail",
+        "trusted_until",
+    )
+
+    def __init__(self, run: protocol.Run, *, now: float, trusted_until: float) -> None:
+        self.run = run
+        self.held = protocol.Held(run_id=run.run_id, token=run.token)
+        self.key: Key = key_of(self.held)
+        self.trusted_until = trusted_until
+        self.deadline = float("inf") if run.timeout_seconds is None else now + run.timeout_seconds
+        self.ending: Ending | None = None
+        self.reason: str | None = None
+        self.done = False
+        """Its handler is: what remains is the report."""
+        self.tail = tail.Tail()
+        self.interrupt: Callable[[], object] = nothing
+        """Asks the handler to end, from any thread."""
+        self.kill: Callable[[], object] = nothing
+        """Ends the process in which it runs, if it does, from any thread and at once."""
+
+    def end(self, ending: Ending, reason: str | None = None) -> None:
+        """Ends it before its handler is done. The first reason stays, unless the attempt is not ours any more."""
+        if self.done or (self.ending is not None and ending is not Ending.LOST) or self.ending is Ending.LOST:
+            return
+        self.ending, self.reason = ending, reason
+        if ending is Ending.LOST:
+            self.kill()
+        self.interrupt()
+
+
+def nothing() -> None:
+    """For what has no other way to be ended."""
+
+
+def key_of(held: protocol.Held | protocol.Run | protocol.Renewed | protocol.Reported) -> Key:
+    """What an attempt is known by: a run that comes a second time has another token."""
+    return held.run_id, held.token
+
+
+class Attempts:
+    """All that this worker has, and a memory of what it had, so that nothing that is given twice runs twice."""
+
+    def __init__(self, clock: Clock = boot_time) -> None:
+        self.clock = clock
+        self._held: dict[Key, Attempt] = {}
+        self._past: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(tuple(self._held.values()))
+
+    def get(self, key: Key) -> Attempt | None:
+        return self._held.get(key)
+
+    def take(self, run: protocol.Run, *, trusted_until: float) -> Attempt | None:
+        """The attempt that `run` is, None where it is or was here already."""
+        key = key_of(run)
+        if key in self._held or key in self._past:
+            return None
+        attempt = Attempt(run, now=self.clock(), trusted_until=trusted_until)
+        self._held[key] = attempt
+        return attempt
+
+    def listed(self) -> Sequence[protocol.Held]:
+        """What is told to the API with each claim and heartbeat."""
+        return tuple(attempt.held for attempt in self)
+
+    def forget(self, attempt: Attempt) -> None:
+        """It is over: its report was answered, or it is somebody else's."""
+        if self._held.pop(attempt.key, None) is None:
+            return
+        self._past[attempt.key] = None
+        if len(self._past) > _REMEMBERED:
+            self._past.pop(next(iter(self._past)), None)
+
+    def lose(self, attempt: Attempt, reason: str) -> None:
+        """It is not ours any more: its handler is ended, and nothing is reported."""
+        attempt.end(Ending.LOST, reason)
+        self.forget(attempt)
+
+    def is_trusted(self, attempt: Attempt) -> bool:
+        """Whether its lease surely goes on."""
+        return attempt.ending is not Ending.LOST and self.clock() < attempt.trusted_until

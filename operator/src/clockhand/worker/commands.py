@@ -1,0 +1,129 @@
+"""The handler `exec`: runs a command that the pool's owner allows, one process group an attempt.
+
+Its payload names the command: `{"command": "report"}`. The whole payload is on the command's standard input and in
+`CLOCKHAND_PAYLOAD`; what it writes is the attempt's log, and its exit code decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import yaml
+
+from clockhand import errors
+from clockhand.domain import instants, protocol
+from clockhand.worker import children, outcomes, sdk
+from clockhand.worker.attempts import Attempt, Ending, nothing
+
+_CHUNK = 65_536
+_LAST_WORDS_SECONDS = 1.0
+
+Argument = Annotated[str, msgspec.Meta(pattern="^[^\0]*$")]
+Commands = Mapping[str, Annotated[Sequence[Argument], msgspec.Meta(min_length=1)]]
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    command: str
+
+
+def read(path: str) -> Commands:
+    """The commands of a YAML file: names to argument lists. Raises InvalidInput where it is none."""
+    try:
+        return msgspec.convert(yaml.safe_load(Path(path).read_text(encoding="utf-8")), type=dict[str, list[Argument]])
+    except (OSError, ValueError, yaml.YAMLError, msgspec.ValidationError) as error:
+        sentence = f"{path} is no file of commands, as name: [program, argument]: {error}"
+        raise errors.InvalidInput("CLOCKHAND_EXEC_COMMANDS", sentence) from error
+
+
+class Exec:
+    """Calls of allowed commands."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    async def __call__(self, attempt: Attempt, run: sdk.Run) -> None:
+        """Runs the command that the payload names."""
+        process = await self._started(attempt.run)
+        attempt.kill = lambda: children.kill(process)
+        try:
+            if attempt.ending is not None:
+                raise asyncio.CancelledError
+            code = await _attended(process, attempt)
+        except BaseException:
+            await children.end(process, gently=attempt.ending is not Ending.LOST)
+            raise
+        finally:
+            attempt.kill = nothing
+        if code != 0:
+            raise outcomes.Failed(children.ended_early(code))
+
+    async def _started(self, run: protocol.Run) -> asyncio.subprocess.Process:
+        try:
+            name = msgspec.json.decode(run.payload, type=_Payload).command
+        except msgspec.DecodeError as error:
+            raise sdk.Fail(
+                f'the payload names no command, as {{"command": "..."}}: {error}', error="exec.Payload"
+            ) from error
+        command = self._commands.get(name)
+        if not command:
+            raise sdk.Fail(f"the pool allows no command {name!r}", error="exec.NotAllowed")
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment(run),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise outcomes.Failed(protocol.Failure(error="exec.NotStarted", message=str(error)[:1000])) from error
+
+
+async def _attended(process: asyncio.subprocess.Process, attempt: Attempt) -> int:
+    """Feeds it, copies what it writes, and waits for its end; what it left running is killed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    copy = asyncio.create_task(_copied(process.stdout, attempt))
+    try:
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(bytes(attempt.run.payload))
+            await process.stdin.drain()
+        process.stdin.close()
+        code = await process.wait()
+        children.kill(process)
+        await asyncio.wait({copy}, timeout=_LAST_WORDS_SECONDS)
+        return code
+    finally:
+        copy.cancel()
+
+
+async def _copied(stream: asyncio.StreamReader, attempt: Attempt) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while chunk := await stream.read(_CHUNK):
+        text = decoder.decode(chunk)
+        attempt.tail.write(text)
+        sys.stderr.write(text)
+
+
+def environment(run: protocol.Run) -> Mapping[str, str]:
+    """The variables that a command finds: those of a run, as in a pod, and the worker's without what is its own."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("CLOCKHAND_")}
+    return others | {
+        "CLOCKHAND_RUN_ID": str(run.run_id),
+        "CLOCKHAND_RUN_NAME": run.name,
+        "CLOCKHAND_JOB": run.job,
+        "CLOCKHAND_NAMESPACE": run.owner.partition("/")[2],
+        "CLOCKHAND_SCHEDULED_AT": instants.rfc3339_ms(run.scheduled_at),
+        "CLOCKHAND_ATTEMPT": str(run.attempt),
+        "CLOCKHAND_FENCING_TOKEN": str(run.fencing_token),
+        "CLOCKHAND_PAYLOAD": bytes(run.payload).decode(),
+    }

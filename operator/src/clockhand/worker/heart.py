@@ -1,0 +1,166 @@
+"""The heart of a worker: a thread with an event loop of its own that renews leases and ends what cannot be renewed.
+
+A handler that blocks the loop it runs on keeps its lease, and one whose lease is about to end is ended before it does.
+The probes are answered here too: a worker that is busy is not a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from clockhand import errors, health, metrics
+from clockhand.domain import protocol
+from clockhand.worker import client, config
+from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, key_of
+
+_LONGEST_LOOK, _SHORTEST_LOOK = 0.25, 0.02
+_LONGEST_PATIENCE = 10.0
+log = structlog.get_logger(__name__)
+
+Given = Callable[[Sequence[protocol.Run], float], object]
+"""Takes runs that the API gave again, and the instant from which their leases count."""
+
+
+class Heart:
+    """Beats from `start` to `stop`, and at once when asked to."""
+
+    def __init__(self, settings: config.Settings, attempts: Attempts, rhythm: Rhythm, given: Given) -> None:
+        self._settings = settings
+        self._attempts = attempts
+        self._rhythm = rhythm
+        self._given = given
+        self._thread = threading.Thread(target=self._run, name="clockhand-heart", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def start(self, probes: health.Probes) -> None:
+        """Starts the thread; raises OSError where the port of the probes is taken."""
+        self._probes = probes
+        self._thread.start()
+        self._begun.result()
+
+    def stop(self) -> None:
+        """Ends the thread. What is held is not renewed any more."""
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join()
+
+    def beat_now(self) -> concurrent.futures.Future[None]:
+        """Renews all leases now; done when that was answered. From any thread."""
+        if self._loop is None:
+            raise errors.Unavailable("the worker is not running")
+        return asyncio.run_coroutine_threadsafe(self._beat_now(), self._loop)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except Exception as error:
+            if self._begun.done():
+                raise
+            self._begun.set_exception(error)
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped, self._asked = asyncio.Event(), asyncio.Event()
+        port = self._settings.health_port
+        async with health.served(self._probes, port=port), client.Api(self._settings) as self._api:
+            tasks = [asyncio.create_task(step) for step in (self._beat_forever(), self._look_forever())]
+            self._begun.set_result(None)
+            await self._stopped.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _beat_now(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._asked.set()
+        await waiter
+
+    async def _beat_forever(self) -> None:
+        failed, wait = 0, self._rhythm.heartbeat
+        while True:
+            await _either(self._asked, wait)
+            self._asked.clear()
+            try:
+                await self._beat()
+                failed, wait = 0, self._rhythm.heartbeat
+            except errors.ClockhandError as error:
+                failed += 1
+                wait = client.pause(failed, error, longest=min(self._rhythm.heartbeat / 4, 5.0))
+                log.warning("heartbeat_failed", error=str(error), failed=failed)
+            except Exception:
+                failed, wait = failed + 1, 1.0
+                log.exception("heartbeat_failed", failed=failed)
+
+    async def _beat(self) -> None:
+        """One request for all; whoever asked before the list was made has the answer, or the error."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            await self._renew()
+        except errors.ClockhandError as error:
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
+            raise
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _renew(self) -> None:
+        held = self._attempts.listed()
+        if not held:
+            return
+        sent = self._attempts.clock()
+        request = protocol.HeartbeatRequest(worker=self._settings.worker_name, held=tuple(held))
+        patience = min(_LONGEST_PATIENCE, self._rhythm.heartbeat)
+        self._follow(await self._api.heartbeat(request, patience=patience), sent)
+
+    def _follow(self, answer: protocol.HeartbeatAnswer, sent: float) -> None:
+        self._rhythm.follow(answer)
+        until = self._rhythm.trusted_until(sent)
+        for renewed in answer.held:
+            attempt = self._attempts.get(key_of(renewed))
+            if attempt is None:
+                continue
+            if renewed.standing is protocol.Standing.LOST:
+                self._lose(attempt, renewed.reason or "the API says so")
+                continue
+            attempt.trusted_until = until
+            if renewed.standing is protocol.Standing.STOP:
+                attempt.end(Ending.STOP, renewed.reason)
+        if answer.runs:
+            self._given(answer.runs, sent)
+
+    async def _look_forever(self) -> None:
+        while True:
+            now = self._attempts.clock()
+            for attempt in self._attempts:
+                if attempt.done:
+                    continue
+                if now >= attempt.trusted_until:
+                    self._lose(attempt, "it could not be renewed in time")
+                elif now >= attempt.deadline:
+                    attempt.end(Ending.TIMEOUT)
+            await asyncio.sleep(min(max(self._rhythm.lease / 50, _SHORTEST_LOOK), _LONGEST_LOOK))
+
+    def _lose(self, attempt: Attempt, reason: str) -> None:
+        self._attempts.lose(attempt, reason)
+        metrics.WORKER_LOST.inc()
+        log.warning(
+            "lease_lost", run=attempt.run.name, run_id=str(attempt.run.run_id), reason=reason, done=attempt.done
+        )
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

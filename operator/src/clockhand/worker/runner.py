@@ -1,0 +1,194 @@
+"""Runs what the API gave: an attempt a task, and no more of them than there are places."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from clockhand import errors, metrics
+from clockhand.domain import protocol
+from clockhand.worker import outcomes, reports, sdk, tail
+from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm
+
+_COLLECT_SECONDS = 0.01
+_LEAVE_SECONDS = 7.0
+_AGAIN_SECONDS = 1.0
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+_ENDED = {outcome: metrics.WORKER_ATTEMPTS.labels(outcome=outcome.value) for outcome in protocol.Outcome}
+Call = Callable[[Attempt, sdk.Run], Coroutine[Any, Any, object]]
+"""Makes an attempt: what it returns is the run's result, what it raises its failure."""
+
+
+class Runner:
+    """The attempts that run here."""
+
+    def __init__(
+        self,
+        calls: Mapping[str, Call],
+        *,
+        attempts: Attempts,
+        reports: reports.Reports,
+        rhythm: Rhythm,
+        beat: sdk.Beat,
+        concurrency: int,
+    ) -> None:
+        self.calls = calls
+        self.draining = False
+        self._attempts = attempts
+        self._reports = reports
+        self._rhythm = rhythm
+        self._beat = beat
+        self._concurrency = concurrency
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def free(self) -> int:
+        """Places for runs: of handlers, and of what one request may list."""
+        return min(self._concurrency - len(self._tasks), protocol.MAX_RUNS - len(self._attempts))
+
+    async def places(self) -> int:
+        """Waits for a free place, and some milliseconds for others where most are taken."""
+        while self.free <= 0:
+            self._freed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_SECONDS):  # a report that was answered frees one too
+                    await self._freed.wait()
+        if self.free < self._concurrency // 2:
+            await asyncio.sleep(_COLLECT_SECONDS)
+        return max(self.free, 1)
+
+    def take(self, runs: Sequence[protocol.Run], sent: float, *, unsure: bool = False) -> None:
+        """Starts `runs`, whose leases count from `sent`. One that is here is passed over, one without a place given back.
+
+        `unsure`: the lease may have begun before, so it is renewed before anything is started.
+        """
+        until = self._rhythm.trusted_until(sent)
+        unsure = unsure or until - self._attempts.clock() < self._rhythm.heartbeat
+        for run in runs:
+            attempt = self._attempts.take(run, trusted_until=float("inf") if unsure else until)
+            if attempt is None:
+                continue
+            if self.draining or len(self._tasks) >= self._concurrency:
+                self._give_back(attempt)
+            else:
+                self._start(attempt, unsure)
+
+    async def drain(self, *, grace: float, hurry: asyncio.Event) -> None:
+        """Lets what runs end within `grace` seconds, or until `hurry`; then ends it, and reports what ends no more."""
+        self.draining = True
+        await self._ended(grace, hurry)
+        for attempt in self._attempts:
+            attempt.end(Ending.DRAIN, "the worker stops")
+            if hurry.is_set():
+                attempt.kill()
+        await self._ended(_LEAVE_SECONDS, hurry)
+        for attempt in self._attempts:
+            if not attempt.done:
+                attempt.done = True
+                self._reports.add(attempt, outcomes.interrupted(attempt))
+
+    async def _ended(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Waits for the tasks, for `seconds` at most, and not after `hurry`."""
+        if not self._tasks:
+            return
+        hurried = asyncio.create_task(hurry.wait())
+        ended = asyncio.create_task(asyncio.wait(self._tasks))
+        await asyncio.wait({hurried, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        ended.cancel()
+
+    def _start(self, attempt: Attempt, unsure: bool) -> None:
+        task = self._loop.create_task(self._make(attempt, unsure))
+        attempt.interrupt = functools.partial(self._loop.call_soon_threadsafe, task.cancel)
+        self._tasks.add(task)
+        metrics.WORKER_RUNNING.inc()
+        task.add_done_callback(functools.partial(self._free, attempt))
+
+    def _free(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        metrics.WORKER_RUNNING.dec()
+        self._freed.set()
+        if self._attempts.get(attempt.key) is attempt:
+            self._give_back(attempt)  # nothing, unless it was cancelled before its first step
+
+    async def _make(self, attempt: Attempt, unsure: bool) -> None:
+        if unsure and not await self._confirm(attempt):
+            return
+        clock = self._attempts.clock
+        tail.current.set(attempt.tail)
+        began = clock()
+        try:
+            value = await _leased(self._call(attempt), functools.partial(self._attempts.is_trusted, attempt))
+            report = outcomes.returned(attempt, value, clock() - began)
+        except BaseException as error:
+            report = outcomes.raised(attempt, error, clock() - began)
+        self._report(attempt, report)
+
+    def _call(self, attempt: Attempt) -> Coroutine[Any, Any, object]:
+        call = self.calls.get(attempt.run.handler)
+        if call is None:
+            raise LookupError(f"this worker has no handler {attempt.run.handler}")
+        is_ours = functools.partial(self._is_ours, attempt)
+        return call(attempt, sdk.Run(attempt.run, is_ours=is_ours, beat=self._beat))
+
+    def _is_ours(self, attempt: Attempt) -> bool:
+        return attempt.ending is None and self._attempts.is_trusted(attempt)
+
+    async def _confirm(self, attempt: Attempt) -> bool:
+        """Whether it is this worker's, as the API says now."""
+        while self._attempts.get(attempt.key) is attempt:
+            try:
+                await asyncio.wrap_future(self._beat())
+            except errors.ClockhandError:
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except asyncio.CancelledError:
+                break
+            else:
+                break
+        return attempt.ending is None and self._attempts.get(attempt.key) is attempt
+
+    def _report(self, attempt: Attempt, report: protocol.Report) -> None:
+        """Says how it ended, unless that was said already, or the lease is over and it is not for us to say."""
+        if attempt.done:
+            return
+        if not self._attempts.is_trusted(attempt):
+            self._attempts.lose(attempt, "its lease was over before it ended")
+            return
+        attempt.done = True
+        _ENDED[report.outcome].inc()
+        self._reports.add(attempt, report)
+
+    def _give_back(self, attempt: Attempt) -> None:
+        if attempt.done:
+            return
+        attempt.done = True
+        stopped = attempt.ending is Ending.STOP
+        self._reports.add(attempt, outcomes.interrupted(attempt) if stopped else outcomes.released(attempt))
+
+
+@types.coroutine
+def _leased(step: Coroutine[Any, Any, T], is_trusted: Callable[[], bool]) -> Generator[Any, Any, T]:
+    """Awaits `step`, and cancels it wherever it would go on after its lease: also straight after the process was frozen."""
+    resume: Callable[[Any], Any] = step.send
+    value: Any = None
+    while True:
+        try:
+            awaited = resume(value)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            resume, value = step.send, (yield awaited)
+        except BaseException as error:
+            resume, value = step.throw, error
+        if not is_trusted():
+            resume, value = step.throw, asyncio.CancelledError()
