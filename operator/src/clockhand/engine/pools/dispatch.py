@@ -75,8 +75,9 @@ class Dispatch:
             await self._prepare()
         self._stand()
         await self._show()
+        waits = self._connect_at - time.monotonic() if self._pools and not self._publisher.is_open else _LOOK_EVERY
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_EVERY):
+            async with asyncio.timeout(min(waits, _LOOK_EVERY)):
                 await self._look_now.wait()
         self._look_now.clear()
         return 0.0
