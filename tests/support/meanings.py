@@ -12,7 +12,7 @@ from clockhand.domain.states import Reason, RunState, SkipReason
 _S = RunState
 
 STATES: Mapping[RunState, str] = {
-    _S.BLOCKED: "Waits for a place: the job's limit, a run that is to be replaced, or the order of a catch-up.",
+    _S.BLOCKED: "Waits for a place: the job's limit, its group's, a run that is to be replaced, or the order of a catch-up.",
     _S.QUEUED: "Has its place and waits for a replica, or a worker of its pool, to claim it.",
     _S.CLAIMED: "An attempt is open, with a number and a token: its pod has not started yet, or a worker has it.",
     _S.RUNNING: "The attempt's main container was seen to run, or its worker has said that it has it still.",
@@ -33,7 +33,7 @@ MOVES: Mapping[tuple[RunState | None, RunState], str] = {
     (
         None,
         _S.CLAIMED,
-    ): "Fired straight to a waiting worker; pools are not in this release, so nothing makes this move yet.",
+    ): "Fired straight to a waiting worker of its pool.",
     (_S.BLOCKED, _S.QUEUED): "A place became free and it is this run's turn.",
     (_S.BLOCKED, _S.CANCELLED): "Cancelled, replaced, or its job was deleted.",
     (_S.BLOCKED, _S.DEAD): "`runTimeoutSeconds` is over.",
@@ -44,6 +44,7 @@ MOVES: Mapping[tuple[RunState | None, RunState], str] = {
     (_S.QUEUED, _S.CANCELLED): "Cancelled, replaced, or its job was deleted.",
     (_S.QUEUED, _S.DEAD): "`runTimeoutSeconds` is over.",
     (_S.RETRYING, _S.QUEUED): "The back-off is over, or somebody asked for a retry, and there is a place.",
+    (_S.RETRYING, _S.BLOCKED): "The back-off is over, and the run waits for a place of its concurrency group.",
     (_S.RETRYING, _S.CANCELLED): "Cancelled, replaced, or its job was deleted.",
     (_S.RETRYING, _S.DEAD): "`runTimeoutSeconds` is over.",
     (_S.CLAIMED, _S.RUNNING): "The main container was seen to run, or the worker says that it has begun.",

@@ -17,6 +17,8 @@ import msgspec
 from clockhand import metrics
 from clockhand.domain import admission, firing, ids, spec, states
 from clockhand.engine import admit, parking, pauses, skips, specs
+from clockhand.engine.pools import desk as desks
+from clockhand.engine.pools import handover
 from clockhand.store import database, partitions
 from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
@@ -29,10 +31,14 @@ ANYBODYS_AFTER = timedelta(seconds=3)
 
 
 class Fire:
-    """Fires the due slots of the shards that this replica holds, and long overdue ones of all shards."""
+    """Fires the due slots of the shards that this replica holds, and long overdue ones of all shards.
 
-    def __init__(self, db: database.Database) -> None:
+    Where workers wait at the `desk` they have the runs at once.
+    """
+
+    def __init__(self, db: database.Database, desk: desks.Desk | None = None) -> None:
         self._db = db
+        self._desk = desk or desks.Desk()
 
     async def run_once(self, shards: Collection[int], *, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left, but for
@@ -42,12 +48,15 @@ class Fire:
         """
         if not shards:
             return 0
-        async with self._db.transaction() as connection:
-            now = await database.now(connection)
-            before = now - ANYBODYS_AFTER if anybodys else now
-            due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
-            stopped = await pauses.at_limit(connection, due)
-            await _fire(connection, [job for job in due if job.job_id not in stopped], now=now)
+        with self._desk.handing() as handing:
+            over = handover.HandOver(self._desk, handing)
+            async with self._db.transaction() as connection:
+                now = await database.now(connection)
+                before = now - ANYBODYS_AFTER if anybodys else now
+                due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
+                stopped = await pauses.at_limit(connection, due)
+                await _fire(connection, [job for job in due if job.job_id not in stopped], now=now, over=over)
+        self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)
 
@@ -75,12 +84,15 @@ class _Batch:
     skipped: list[rows.NewSkip] = dataclasses.field(default_factory=list)
     moves: list[rows.Advance] = dataclasses.field(default_factory=list)
     replaced: list[uuid.UUID] = dataclasses.field(default_factory=list)
+    pooled: dict[uuid.UUID, rows.DueJob] = dataclasses.field(default_factory=dict)
 
     def add(self, job: rows.DueJob, live: Sequence[admission.LiveRun], *, now: datetime, early: bool) -> None:
         """Decides over the due slots of one more job. What its spec raises leaves the batch as it was."""
         plan = specs.of(job.spec)
         decided = firing.fire(plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live, now=now, early=early)
         self.runs += [_run(job, plan, slot) for slot in decided.slots]
+        if job.pool is not None:
+            self.pooled[job.job_id] = job
         self.skipped += [
             rows.NewSkip(job.job_id, skip.first, skip.last, skip.count, skip.reason) for skip in decided.skips
         ]
@@ -90,7 +102,12 @@ class _Batch:
 
 
 async def _fire(
-    connection: database.Connection, due: Sequence[rows.DueJob], *, now: datetime, early: bool = False
+    connection: database.Connection,
+    due: Sequence[rows.DueJob],
+    *,
+    now: datetime,
+    early: bool = False,
+    over: handover.HandOver | None = None,
 ) -> Sequence[rows.DueJob]:
     """Fires the slots of `due`, one job after the other; returns the jobs that would be too many for one statement."""
     live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
@@ -103,16 +120,21 @@ async def _fire(
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await parking.park(connection, job, error, now=now)
         done += 1
-    await _store(connection, batch, now=now)
+    await _store(connection, batch, now=now, over=over)
     return due[done:]
 
 
-async def _store(connection: database.Connection, batch: _Batch, *, now: datetime) -> None:
+async def _store(
+    connection: database.Connection, batch: _Batch, *, now: datetime, over: handover.HandOver | None
+) -> None:
     if batch.replaced:
         await run_rows.cancel_waiting(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED)
     await partitions.ensure_for(connection, [run.scheduled_at for run in batch.runs], now=now)
-    inserted = await rows.insert_runs(connection, batch.runs, now=now)
+    if over is None:
+        inserted = await rows.insert_runs(connection, batch.runs, now=now)
+    else:
+        inserted = await over.insert(connection, batch.runs, batch.pooled, now=now)
     await skips.record(connection, batch.skipped, now=now)
     await rows.advance(connection, batch.moves)
     await rows.show_fired(connection, batch.runs, moves=batch.moves, now=now)

@@ -16,6 +16,8 @@ from clockhand.domain import admission, states, times
 from clockhand.store import database
 from clockhand.store import shards as leases
 
+_CLAIMED = states.RunState.CLAIMED.value
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DueJob:
@@ -27,6 +29,8 @@ class DueJob:
     created_at: datetime
     next_slot_at: datetime
     spec: str
+    pool: str | None
+    handler: str | None
 
     @property
     def origin(self) -> times.Origin:
@@ -52,6 +56,25 @@ class NewRun:
     run_timeout: int | None
     payload: object = msgspec.UNSET
     """Its own, null included; unset: the spec's holds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """The first attempt of a run that goes to a worker with its insertion. `lease` is in seconds."""
+
+    token: int
+    worker: str | None
+    """None: whoever presents the token."""
+    lease: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """A run that was inserted; the last two are of one that was given to a worker. `payload` is JSON text."""
+
+    state: states.RunState
+    fencing: int | None
+    payload: str | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,17 +121,39 @@ async def live_of_jobs(
     found: dict[uuid.UUID, list[admission.LiveRun]] = {}
     if job_ids:
         for row in await database.fetch(connection, "firing.live_of_jobs", {"job_ids": list(job_ids)}):
-            run = admission.LiveRun(row.run_id, states.RunState(row.state), row.ready_at, row.serial, row.backfill)
-            found.setdefault(row.job_id, []).append(run)
+            job_id, run_id, state, *rest = row
+            found.setdefault(job_id, []).append(admission.LiveRun(run_id, states.RunState(state), *rest))
     return found
 
 
+async def hand_over(
+    connection: database.Connection, pairs: Sequence[tuple[str, str]]
+) -> tuple[int | None, Collection[tuple[str, str]]]:
+    """The epoch under which runs may be given to workers at once (None: they may not), and for which pairs.
+
+    A pair is a pool and a handler; where runs are queued for it, none may be given past them.
+    """
+    parameters = {"pools": [pool for pool, _ in pairs], "handlers": [handler for _, handler in pairs]}
+    row = await database.fetch_one(connection, "firing.hand_over", parameters)
+    assert row is not None
+    return row.epoch, {pair for pair, queued in zip(pairs, row.queued, strict=True) if not queued}
+
+
 async def insert_runs(
-    connection: database.Connection, runs: Sequence[NewRun], *, now: datetime
-) -> Mapping[uuid.UUID, states.RunState]:
-    """Inserts `runs`; returns those that are new, with their state. One that exists is left alone."""
+    connection: database.Connection,
+    runs: Sequence[NewRun],
+    *,
+    now: datetime,
+    given: Mapping[uuid.UUID, Given] | None = None,
+    epoch: int | None = None,
+) -> Mapping[uuid.UUID, Made]:
+    """Inserts `runs`; returns those that are new. One that exists is left alone.
+
+    Those in `given` are Claimed by their workers; their fencing tokens begin with `epoch`.
+    """
     if not runs:
         return {}
+    gifts = [given.get(run.run_id) for run in runs] if given else [None] * len(runs)
     parameters: dict[str, Any] = {
         "now": now,
         "run_ids": [run.run_id for run in runs],
@@ -118,16 +163,20 @@ async def insert_runs(
         "keys": [run.key for run in runs],
         "scheduled": [run.scheduled_at for run in runs],
         "payloads": [None if run.payload is msgspec.UNSET else Jsonb(run.payload, _dumps) for run in runs],
-        "states": [run.state.value for run in runs],
+        "states": [run.state.value if gift is None else _CLAIMED for run, gift in zip(runs, gifts, strict=True)],
         "reasons": [run.reason for run in runs],
         "serials": [run.serial for run in runs],
         "priorities": [run.priority for run in runs],
         "run_timeouts": [run.run_timeout for run in runs],
         "pending_timeouts": [run.pending_timeout for run in runs],
         "attempt_timeouts": [run.attempt_timeout for run in runs],
+        "tokens": [gift and gift.token for gift in gifts],
+        "workers": [gift and gift.worker for gift in gifts],
+        "leases": [gift and gift.lease for gift in gifts],
+        "epoch": epoch,
     }
     rows = await database.fetch(connection, "firing.insert_runs", parameters)
-    return {row.run_id: states.RunState(row.state) for row in rows}
+    return {row.run_id: Made(states.RunState(row.state), row.fencing, row.payload) for row in rows}
 
 
 async def insert_skips(connection: database.Connection, skips: Sequence[NewSkip], *, now: datetime) -> None:
@@ -174,7 +223,7 @@ async def park(connection: database.Connection, *, job_id: uuid.UUID, sentence: 
 
 
 def _due(row: Any) -> DueJob:
-    return DueJob(row.job_id, row.owner, row.name, row.created_at, row.next_slot_at, row.spec)
+    return DueJob(row.job_id, row.owner, row.name, row.created_at, row.next_slot_at, row.spec, row.pool, row.handler)
 
 
 def _dumps(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Gives Queued runs to the workers that wait: owners in turn, within every cap, one transaction for all that wait in a pool."""
+"""Queued runs for the workers that wait: owners in turn, within every cap, one transaction for all who wait in a pool."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ class Backlog:
                 now = await database.now(connection)
                 shares = await self._shares(connection, pool, rooms, total=sum(seat.room for seat in asked))
                 given = await self._give(connection, handing, pool=pool, shares=shares, now=now)
-        for seat in asked:
-            seat.looked.set()
         if shares and given >= sum(share.count for share in shares):
             self._desk.mark(pool)
+            return given
+        for seat in asked:
+            seat.looked.set()
         return given
 
     def ended(self) -> None:
@@ -94,7 +95,7 @@ class Backlog:
         lease = self._desk.settings_of(pool).lease_seconds
         given = await pools.assign(connection, assignments, lease=lease, now=now)
         for run in given:
-            handing.give(seats[run.run_id], run)
+            handing.give(seats[run.run_id], run, now=now)
         return len(given)
 
 

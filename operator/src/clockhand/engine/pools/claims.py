@@ -70,7 +70,7 @@ class Claims:
         self, last: _Last, settings: pools.Settings, request: protocol.ClaimRequest
     ) -> Sequence[assigned.Assigned]:
         seat = last.seat
-        if seat is None or seat.done.done():
+        if seat is None or (seat.done.done() and not seat.runs):
             seat = last.seat = self._desk.sit(
                 settings, worker=request.worker, handlers=request.handlers, room=request.max
             )

@@ -12,8 +12,10 @@ import contextlib
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 
 from clockhand import errors, metrics
+from clockhand.domain import states
 from clockhand.engine import limits
 from clockhand.store import assigned, pools
 
@@ -49,6 +51,7 @@ class Handing:
         self._desk = desk
         self._taken: dict[Seat, int] = {}
         self._given: dict[Seat, list[assigned.Assigned]] = {}
+        self._late: list[float] = []
 
     def take(self, pool: str, handler: str) -> Seat | None:
         """A place for one run: each waiting worker in turn."""
@@ -57,15 +60,19 @@ class Handing:
             self._taken[seat] = self._taken.get(seat, 0) + 1
         return seat
 
-    def give(self, seat: Seat, run: assigned.Assigned) -> None:
+    def give(self, seat: Seat, run: assigned.Assigned, *, now: datetime) -> None:
         """Says what the transaction has stored for a seat that it took."""
         self._given.setdefault(seat, []).append(run)
+        if run.attempt == 1 and run.kind != states.RunKind.BACKFILL:
+            self._late.append((now - run.scheduled_at).total_seconds())
 
     def settle(self, *, kept: bool, doubtful: bool = False) -> None:
         """Serves the seats if what was stored is `kept`; gives them back otherwise."""
         for seat, count in self._taken.items():
             given = self._given.get(seat, []) if kept else []
             self._desk.settle(seat, count, given, doubtful=doubtful)
+        for seconds in self._late if kept else ():
+            metrics.LATENESS.observe(seconds)
 
 
 @dataclasses.dataclass(slots=True)
@@ -183,7 +190,7 @@ class Desk:
 
     def sitting(self, pool: str) -> Sequence[Seat]:
         """Those who wait for runs of a pool."""
-        return list(self._pools[pool].seats)
+        return list(self._pools[pool].seats) if pool in self._pools else []
 
     def pairs(self) -> Sequence[Pair]:
         """What somebody waits for, in some order."""

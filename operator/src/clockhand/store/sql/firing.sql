@@ -1,10 +1,10 @@
 -- name: lock_due
 -- Due jobs of the given shards: one index probe a shard, so that a long backlog in one costs the others nothing.
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
-       job_specs.spec::text AS spec
+       due.pool, due.handler, job_specs.spec::text AS spec
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 CROSS JOIN LATERAL (
-    SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at
+    SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
     FROM jobs
     WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s
     ORDER BY next_run_at
@@ -16,40 +16,61 @@ LIMIT %(batch)s;
 -- name: lock_jobs
 -- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
 -- two transactions cannot wait for each other.
-SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, spec::text AS spec
+SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
+       spec::text AS spec
 FROM jobs JOIN job_specs USING (job_id, spec_id)
 WHERE job_id = ANY(%(job_ids)s) AND next_slot_at <= %(before)s
 ORDER BY job_id
 FOR UPDATE OF jobs;
 
 -- name: live_of_jobs
-SELECT job_id, run_id, state::text AS state, ready_at, serial, kind = 'Backfill' AS backfill
+SELECT job_id, run_id, state::text AS state, ready_at, serial, kind = 'Backfill' AS backfill, concurrency_group,
+       waits_for_group
 FROM live_runs
 WHERE job_id = ANY(%(job_ids)s);
 
+-- name: hand_over
+-- Before due runs go to waiting workers past the queue: where something is queued, nobody overtakes it. No epoch, on a
+-- promoted database that has not raised it: nothing is claimed there.
+SELECT (SELECT epoch FROM installation WHERE timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)) AS epoch,
+       ARRAY(SELECT EXISTS (SELECT FROM live_runs r
+                            WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
+                              AND r.handler = asked.handler)
+             FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
+             ORDER BY number) AS queued;
+
 -- name: insert_runs
 -- A slot not after the job's high-water mark was decided before and is refused here; the unique key refuses a second run.
+-- A run with a token is some worker's at once: its first attempt begins with the run.
 WITH made AS (
     INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
-                           pool, handler, concurrency_group, spec_id, payload, state, reason, serial, priority, queue_at, ready_at, run_deadline_at,
-                           pending_timeout, attempt_timeout)
+                           pool, handler, concurrency_group, spec_id, payload, state, reason, serial, priority, queue_at,
+                           ready_at, run_deadline_at, pending_timeout, attempt_timeout, attempt, token, fencing, worker,
+                           claimed_at, launched_at, lease_until, deadline_at)
     SELECT n.run_id, j.job_id, j.owner, j.name, n.name, j.labels, n.kind, n.key, n.scheduled_at, %(now)s, j.shard,
-           j.pool, j.handler, j.concurrency_group, j.spec_id, n.payload, n.state, n.reason, n.serial, n.priority, %(now)s - n.priority * interval '10 seconds', %(now)s,
-           %(now)s + make_interval(secs => n.run_timeout), n.pending_timeout, n.attempt_timeout
+           j.pool, j.handler, j.concurrency_group, j.spec_id, n.payload, n.state, n.reason, n.serial, n.priority,
+           %(now)s - n.priority * interval '10 seconds', %(now)s, %(now)s + make_interval(secs => n.run_timeout),
+           n.pending_timeout, n.attempt_timeout, (n.token IS NOT NULL)::int, n.token,
+           CASE WHEN n.token IS NOT NULL THEN (%(epoch)s::bigint << 40) + nextval('claim_count') END, n.worker,
+           CASE WHEN n.token IS NOT NULL THEN %(now)s END, CASE WHEN n.token IS NOT NULL THEN %(now)s END,
+           %(now)s + make_interval(secs => n.lease),
+           CASE WHEN n.token IS NOT NULL THEN %(now)s + make_interval(secs => n.attempt_timeout) END
     FROM unnest(%(run_ids)s::uuid[], %(job_ids)s::uuid[], %(names)s::text[], %(kinds)s::run_kind[], %(keys)s::text[],
                 %(scheduled)s::timestamptz[], %(payloads)s::jsonb[], %(states)s::run_state[], %(reasons)s::text[],
                 %(serials)s::boolean[], %(priorities)s::int[], %(run_timeouts)s::int[], %(pending_timeouts)s::int[],
-                %(attempt_timeouts)s::int[])
+                %(attempt_timeouts)s::int[], %(tokens)s::bigint[], %(workers)s::text[], %(leases)s::int[])
          AS n (run_id, job_id, name, kind, key, scheduled_at, payload, state, reason, serial, priority, run_timeout,
-               pending_timeout, attempt_timeout)
+               pending_timeout, attempt_timeout, token, worker, lease)
     JOIN jobs j ON j.job_id = n.job_id
     WHERE n.kind <> 'Slot' OR n.scheduled_at > j.last_slot_at
     ON CONFLICT DO NOTHING
-    RETURNING run_id, state),
+    RETURNING run_id, state, token, fencing, spec_id, payload),
 logged AS (
     INSERT INTO run_changes (runs, states)
     SELECT array_agg(run_id), array_agg(state) FROM made HAVING count(*) > 0)
-SELECT run_id, state::text AS state FROM made;
+SELECT made.run_id, made.state::text AS state, made.fencing,
+       CASE WHEN made.token IS NOT NULL THEN coalesce(made.payload, s.payload, 'null')::text END AS payload
+FROM made LEFT JOIN job_specs s ON made.token IS NOT NULL AND s.spec_id = made.spec_id;
 
 -- name: advance
 -- Moves the high-water mark in the transaction that made the runs; forwards only. No next slot: none comes any more.
