@@ -7,7 +7,7 @@ import json
 import pytest
 
 from clockhand import errors
-from clockhand.kube import failures, streams
+from clockhand.kube import failures
 
 PODS = {"name": "p", "kind": "pods"}
 
@@ -114,11 +114,3 @@ def test_an_answer_that_is_no_status_becomes_a_message(body: bytes) -> None:
     status = failures.read_status(502, body)
     assert status.code == 502
     assert status.reason == ""
-
-
-def test_a_log_is_clean_text_within_its_limit() -> None:
-    assert streams.clean_text(b"one\x00\xfftwo\n", 100) == "one\ufffdtwo\n"
-    assert streams.clean_text(b"a" * 50 + b"\n" + b"b" * 20, 30) == "b" * 20
-    assert streams.clean_text(b"c" * 100, 30) == "c" * 30
-    assert streams.clean_text("é".encode() * 100, 31) == "é" * 15
-    assert len(streams.clean_text(b"\xff" * 100, 31).encode()) <= 31

@@ -37,21 +37,26 @@ _RECORDED = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that is over, as seen; `pod` is None where there is none to read a log from.
-
-    What a worker has `reported` it may report again, and is known by its token then.
-    """
+    """An attempt that is over, as seen; `pod` is None where there is none to read a log from."""
 
     key: runs.Key
+    end: verdict.AttemptEnd
+    pod: observed.Pod | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.key.run_id, self.key.token
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """How an attempt ended, and what else is known of it. What its worker has `reported`, the worker may report again."""
+
     end: verdict.AttemptEnd
     pod: observed.Pod | None = None
     started_at: datetime | None = None
     log_tail: str | None = None
     reported: bool = False
-
-    @property
-    def attempt(self) -> Attempt:
-        return self.key.run_id, self.key.token
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +69,11 @@ class Stored:
     pausing: pauses.Candidates = dataclasses.field(default_factory=pauses.Candidates)
     backfills: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those that may now make another run."""
+
+    @property
+    def calls_for_more(self) -> bool:
+        """Whether anything is to be done about the rest."""
+        return bool(self.jobs or self.backfills or self.pausing.dead or self.pausing.succeeded_by_hand)
 
     def note_over(self, row: Any) -> None:
         """Takes note of a run that is over."""
@@ -104,10 +114,8 @@ async def store(
     if not ended:
         return Stored()
     rows = await runs.lock_open(connection, holder=holder, items=[item.key for item in ended])
-    by_attempt = {
-        item.attempt: dataclasses.replace(item, log_tail=logs.get(item.attempt)) if item.pod else item for item in ended
-    }
-    stored = await conclude(connection, rows, by_attempt, now=now)
+    found = {one.attempt: Finding(one.end, one.pod, log_tail=logs.get(one.attempt)) for one in ended}
+    stored = await conclude(connection, rows, found, now=now)
     # a pod is seen again by every new holder, long after its outcome was stored; what a launch reports is not
     metrics.STALE_WRITES.inc(sum(item.pod is None and item.attempt not in stored.attempts for item in ended))
     return stored
@@ -116,26 +124,26 @@ async def store(
 async def conclude(
     connection: database.Connection,
     rows: Sequence[Any],
-    ended: Mapping[Attempt, Ended],
+    findings: Mapping[Attempt, Finding],
     *,
     now: datetime,
     successes: Sequence[runs.Outcome] = (),
 ) -> Stored:
-    """Stores the verdicts over the attempts of `rows`, which the caller has locked, by how they `ended`.
+    """Stores the verdicts over the attempts of `rows`, which the caller has locked, by what was found of them.
 
     `successes` are workers' and stored as they are, of those that are still open: nothing has to be read for them.
     """
     stored = Stored()
     outcomes, records = [], []
     for row in rows:
-        item = ended[(row.run_id, row.token)]
+        found = findings[(row.run_id, row.token)]
         plan = specs.of(row.spec)
         stored.pausing.expect(row.job_id, plan)
-        decided = verdict.judge(plan, _open_run(row), item.end, now=now)
+        decided = verdict.judge(plan, _open_run(row), found.end, now=now)
         stored.attempts[(row.run_id, row.token)] = decided.state
-        outcomes.append(_outcome(row, decided, item))
+        outcomes.append(_outcome(row, decided, found))
         if decided.state is not states.RunState.SUCCEEDED:
-            records.append(_record(row, item))
+            records.append(_record(row, found))
         if row.followed:
             stored.jobs.add(row.job_id)
     await runs.record_attempts(connection, records, now=now)
@@ -158,9 +166,9 @@ def _open_run(row: Any) -> verdict.OpenRun:
     )
 
 
-def _outcome(row: Any, decided: verdict.Verdict, item: Ended) -> runs.Outcome:
+def _outcome(row: Any, decided: verdict.Verdict, found: Finding) -> runs.Outcome:
     # a pod can be over before anything else of it was stored
-    pod = item.pod
+    pod = found.pod
     return runs.Outcome(
         run_id=row.run_id,
         token=row.token,
@@ -173,33 +181,33 @@ def _outcome(row: Any, decided: verdict.Verdict, item: Ended) -> runs.Outcome:
         pod_uid=uuid.UUID(pod.metadata.uid) if pod else None,
         node=pod.spec.node_name or None if pod else None,
         created_at=pod.metadata.creation_timestamp if pod else None,
-        started_at=_started_at(item),
+        started_at=_started_at(found),
         pool=row.pool,
         worker=row.worker,
-        reported=item.reported,
+        reported=found.reported,
     )
 
 
-def _record(row: Any, item: Ended) -> runs.AttemptRecord:
-    end = item.end
+def _record(row: Any, found: Finding) -> runs.AttemptRecord:
+    end = found.end
     timed_out = row.stop_reason in (states.Reason.ATTEMPT_TIMEOUT, states.Reason.PENDING_TIMEOUT)
     return runs.AttemptRecord(
         run_id=row.run_id,
         scheduled_at=row.scheduled_at,
         attempt=row.attempt,
         claimed_at=row.claimed_at,
-        started_at=row.started_at or _started_at(item),
+        started_at=row.started_at or _started_at(found),
         outcome="TimedOut" if timed_out else "Stopped" if row.stop_reason else _RECORDED[end.ending],
         reason=row.stop_reason or end.reason or end.ending.value,
         exit_code=end.exit_code,
         message=end.message,
         pod_name=pods.pod_name(row.job_name, row.run_id, row.attempt) if row.pool is None else None,
-        node=row.node or (item.pod.spec.node_name or None if item.pod else None),
-        log_tail=item.log_tail,
+        node=row.node or (found.pod.spec.node_name or None if found.pod else None),
+        log_tail=found.log_tail,
         worker=row.worker,
-        token=row.token if item.reported else None,
+        token=row.token if found.reported else None,
     )
 
 
-def _started_at(item: Ended) -> datetime | None:
-    return outcome.started_at_of(item.pod) if item.pod else item.started_at
+def _started_at(found: Finding) -> datetime | None:
+    return outcome.started_at_of(found.pod) if found.pod else found.started_at

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import observed
+from clockhand.domain import observed, texts
 from clockhand.kube import client as clients
 from clockhand.kube import failures, streams
 
@@ -215,7 +215,7 @@ class Pods:
                 tail = await streams.tail(response.content, limit_bytes)
         except failures.ApiInvalid:
             return ""
-        return streams.clean_text(tail, limit_bytes)
+        return texts.tail(tail.decode("utf-8", "replace"), limit_bytes)
 
 
 def read_event(line: bytes, wants: Wants) -> PodEvent:

@@ -73,15 +73,3 @@ async def tail(stream: aiohttp.StreamReader, limit: int) -> bytes:
         if len(kept) > 4 * limit:
             del kept[: -2 * limit]
     return bytes(kept[-2 * limit :])
-
-
-def clean_text(raw: bytes, limit: int) -> str:
-    """At most `limit` bytes from the end as UTF-8 that a database takes: no NUL, no broken characters."""
-    whole = raw.decode("utf-8", "replace").replace("\x00", "").encode()
-    if len(whole) <= limit:
-        return whole.decode()
-    cut = whole[-limit:]
-    line_end = cut.find(b"\n")
-    if 0 <= line_end < limit - 1:
-        cut = cut[line_end + 1 :]
-    return cut.decode("utf-8", "ignore")

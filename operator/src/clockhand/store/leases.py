@@ -36,11 +36,11 @@ class Beat:
     pool: str
     worker: str
     lease: int
-    held: Collection[tuple[uuid.UUID, int]]
+    held: Sequence[tuple[uuid.UUID, int]]
 
 
 async def renew(connection: database.Connection, beats: Sequence[Beat], *, now: datetime) -> Sequence[Any]:
-    """Renews every attempt that the workers still have: rows (run_id, token, stop_reason)."""
+    """Renews every attempt that the workers still have: rows (pool, worker, run_id, token, stop_reason)."""
     named = [(beat, run_id, token) for beat in beats for run_id, token in beat.held]
     if not named:
         return ()
@@ -75,12 +75,11 @@ async def start(
     return [assigned.assigned(row) for row in await database.fetch(connection, "leases.start", parameters)]
 
 
-async def release(connection: database.Connection, attempts: Sequence[Attempt]) -> frozenset[uuid.UUID]:
-    """Claimed and never begun back to Queued, uncharged; returns which runs moved."""
+async def release(connection: database.Connection, attempts: Sequence[Attempt]) -> Sequence[Any]:
+    """Claimed and never begun back to Queued, uncharged: rows (run_id, token, pool, handler) of those that moved."""
     if not attempts:
-        return frozenset()
-    rows = await database.fetch(connection, "leases.release", _attempts(attempts))
-    return frozenset(row.run_id for row in rows)
+        return ()
+    return await database.fetch(connection, "leases.release", _attempts(attempts))
 
 
 async def lock_open(connection: database.Connection, attempts: Sequence[Attempt]) -> Sequence[Any]:

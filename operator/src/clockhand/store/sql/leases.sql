@@ -16,11 +16,11 @@ kept AS (
         state = CASE WHEN mine.state = 'Claimed' THEN 'Running' ELSE mine.state END,
         started_at = coalesce(r.started_at, r.claimed_at)
     FROM mine WHERE r.run_id = mine.run_id
-    RETURNING r.run_id, r.token, r.state, r.stop_reason, mine.state = 'Claimed' AS begins),
+    RETURNING r.run_id, r.token, r.pool, r.worker, r.state, r.stop_reason, mine.state = 'Claimed' AS begins),
 logged AS (
     INSERT INTO run_changes (runs, states)
     SELECT array_agg(run_id), array_agg(state) FROM kept WHERE begins HAVING count(*) > 0)
-SELECT run_id, token, stop_reason FROM kept;
+SELECT pool, worker, run_id, token, stop_reason FROM kept;
 
 -- name: unlisted
 -- Attempts that workers were given and do not know of, since the answer was lost on its way. Given again, their leases
@@ -68,7 +68,7 @@ RETURNING r.run_id, r.token, r.name, r.job_name, r.owner, r.handler, r.kind::tex
 -- Claimed and never begun back to Queued, in its old place. The attempt number is spent, nothing else; nor was the run
 -- there on time, where this was its first attempt.
 WITH mine AS MATERIALIZED (
-    SELECT r.run_id
+    SELECT r.run_id, r.token
     FROM live_runs r
     JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(pools)s::text[], %(workers)s::text[])
          AS n (run_id, token, pool, worker)
@@ -82,11 +82,11 @@ moved AS (
         reason = NULL, message = NULL,
         launched_at = CASE WHEN r.launched_at >= r.claimed_at THEN NULL ELSE r.launched_at END
     FROM mine WHERE r.run_id = mine.run_id
-    RETURNING r.run_id, r.state),
+    RETURNING r.run_id, mine.token, r.state, r.pool, r.handler),
 logged AS (
     INSERT INTO run_changes (runs, states)
     SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0)
-SELECT run_id FROM moved;
+SELECT run_id, token, pool, handler FROM moved;
 
 -- name: lock_open
 -- The runs whose attempts are about to end otherwise than well, locked in one order for everybody; a stale token finds
