@@ -1,0 +1,208 @@
+"""One round: runs that are due at one instant, from the first tenth handled to the last one stored as complete.
+
+The same for every contender: a fresh database on the same server, everything filled in and analysed beforehand, workers of
+their own processes. Workers tell how many runs they have handled; that all are complete is asked of the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import psycopg
+from benchmarks import stage, statements, usage
+from tests.support import postgres
+
+WARM_SHARE = 0.1
+_PAUSE = 0.05
+_PATIENCE_SECONDS = 600.0
+
+
+class Mode(enum.StrEnum):
+    """What is done for a run."""
+
+    SAME = "same"  # it has a due instant, is handed to a worker process, and its row is kept
+    RECURRING = "recurring"  # the same, and the run after it is stored with its due instant
+    RAW = "raw"  # whatever the queue does fastest
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a worker prints: by then, so many runs were handled, the first of them at `first`."""
+
+    at: float
+    first: float
+    handled: int
+    late: tuple[float, ...] = ()
+    """Seconds from due to handled, of the runs since the last line; for what knows its due instants."""
+
+
+class Telling:
+    """What all workers of a round have told."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Told] = {}
+        self._sums: list[tuple[float, int]] = []
+        self.late: list[float] = []
+
+    def add(self, worker: int, told: Told) -> None:
+        self._last[worker] = told
+        self._sums.append((told.at, self.handled))
+        self.late += told.late
+
+    @property
+    def handled(self) -> int:
+        return sum(told.handled for told in self._last.values())
+
+    @property
+    def first(self) -> float:
+        return min(told.first for told in self._last.values())
+
+    def reached(self, count: float) -> tuple[float, int]:
+        """When at least `count` runs had been handled, and how many it were then."""
+        return next(one for one in self._sums if one[1] >= count)
+
+
+class Working:
+    """Processes at work, by part."""
+
+    def __init__(self, telling: Telling, parts: Mapping[str, Sequence[int]]) -> None:
+        self.telling = telling
+        self.parts = parts
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [pid for pids in self.parts.values() for pid in pids]
+
+
+class Contender(Protocol):
+    """A queue under measurement."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def prepare(self, url: str, mode: Mode) -> None: ...
+
+    async def fill(self, url: str, mode: Mode, *, runs: int, due: float) -> None: ...
+
+    def working(self, url: str, mode: Mode) -> contextlib.AbstractAsyncContextManager[Working]: ...
+
+    def complete(self, mode: Mode, *, runs: int) -> str:
+        """A query for how many runs are complete."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Drained:
+    """What a round gave; CPU in microseconds a run, by part."""
+
+    name: str
+    runs: int
+    per_second: float
+    first_after: float
+    all_after: float
+    cpu: Mapping[str, float]
+    statements: float
+    late: Sequence[float]
+
+
+async def drain(server: postgres.PostgresServer, contender: Contender, *, runs: int, mode: Mode) -> Drained:
+    """One round on a fresh database. Fails unless every run is complete exactly once."""
+    name = await asyncio.to_thread(server.new_database)
+    url = server.url(name)
+    try:
+        await contender.prepare(url, mode)
+        counter = statements.Counter(url)
+        due = time.time() + 10 + runs / 5_000
+        await contender.fill(url, mode, runs=runs, due=due)
+        await asyncio.to_thread(server.execute, "VACUUM ANALYZE", database=name)
+        await asyncio.to_thread(server.execute, "CHECKPOINT")
+        if mode is Mode.RAW:
+            due = time.time()
+        assert time.time() <= due + 1, f"{contender.name} took too long to take in {runs} runs"
+        async with contender.working(url, mode) as working:
+            meter = usage.Meter({"postgres": (server.pid,), **working.parts})
+            await asyncio.sleep(due - time.time() - 0.2)
+            meter.start()
+            own = time.process_time()
+            counter.reset()
+            ended = await _complete(url, contender.complete(mode, runs=runs), working.telling, runs)
+            spent, counted = {**meter.spent(), "generator": time.process_time() - own}, counter.read()
+        warm_at, warm = working.telling.reached(WARM_SHARE * runs)
+        assert working.telling.handled == runs, f"{working.telling.handled} of {runs} runs handled"
+        return Drained(
+            name=contender.name,
+            runs=runs,
+            per_second=(runs - warm) / (ended - warm_at),
+            first_after=working.telling.first - due,
+            all_after=ended - due,
+            cpu={part: 1e6 * seconds / runs for part, seconds in spent.items()},
+            statements=statements.calls(counted) / runs,
+            late=working.telling.late,
+        )
+    finally:
+        await asyncio.to_thread(server.drop_database, name)
+
+
+async def _complete(url: str, query: str, telling: Telling, runs: int) -> float:
+    """When every run was complete. The database is not asked before the workers have handled them all."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while telling.handled < runs:  # noqa: ASYNC110 (it changes elsewhere)
+            await asyncio.sleep(_PAUSE)
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            while True:
+                cursor = await connection.execute(f"/* benchmarks/ */ {query}".encode())
+                row: Any = await cursor.fetchone()
+                if row[0] == runs:
+                    return time.time()
+                await asyncio.sleep(_PAUSE / 5)
+
+
+@contextlib.asynccontextmanager
+async def at_work(
+    commands: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Working]:
+    """Workers, one a command, listened to until the block ends; then they are told to end."""
+    telling = Telling()
+    started = [
+        await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+        for command in commands
+    ]
+    listening = [asyncio.create_task(_listen(number, one, telling)) for number, one in enumerate(started)]
+    try:
+        yield Working(telling, {"worker": [one.pid for one in started]})
+        for one in started:
+            assert one.returncode is None, f"{commands[0]} ended with {one.returncode}"
+    finally:
+        for one in started:
+            with contextlib.suppress(ProcessLookupError):
+                one.terminate()
+        await asyncio.gather(*(_ended(one) for one in started))
+        for task in listening:
+            await task
+
+
+async def _listen(number: int, process: asyncio.subprocess.Process, telling: Telling) -> None:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        if b'"handled"' in line:
+            telling.add(number, msgspec.json.decode(line, type=Told))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(10):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def server() -> contextlib.AbstractContextManager[postgres.PostgresServer]:
+    """The same settings for all."""
+    return postgres.server(**stage.POSTGRES, max_wal_size="8GB")

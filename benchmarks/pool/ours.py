@@ -1,0 +1,146 @@
+"""Clockhand as a contender: `clockhand api`, `clockhand worker` and a watch on the runs, each a process of its own.
+
+A recurring job is one by cron: to fire its slot is also to work out the next one, at clock changes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import psycopg
+from benchmarks import schedule
+from benchmarks.pool import drain
+from tests.e2e.cluster import steps
+from tests.support import postgres
+
+from clockhand.domain import spec
+
+_OWNER, _POOL = "rest/bench", "bench/jobs"
+_PAYLOAD = json.dumps({"text": "x" * 189})
+_READY_SECONDS = 30.0
+_FILL = (
+    "INSERT INTO owners (owner) VALUES (%(owner)s)",
+    # neighbours in time are no neighbours in the tables
+    """CREATE TEMPORARY TABLE due AS
+       SELECT n, to_timestamp(%(due)s + floor(seconds * %(steps)s) / %(steps)s) AS at
+       FROM generate_series(1, %(jobs)s) AS n,
+            LATERAL (SELECT n * 7919::bigint %% %(jobs)s * %(spread)s::float8 / %(jobs)s AS seconds) AS place""",
+    """INSERT INTO job_specs (job_id, generation, spec, payload, stored_at)
+       SELECT gen_random_uuid(), 1,
+              kinds.spec || CASE WHEN %(once)s THEN jsonb_build_object('schedule', NULL, 'at', to_char(
+                  due.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) ELSE '{}' END,
+              %(payload)s, now()
+       FROM due
+       JOIN unnest(%(specs)s::jsonb[]) WITH ORDINALITY AS kinds (spec, number) ON kinds.number = 1 + n %% %(distinct)s
+       ORDER BY n""",
+    """INSERT INTO jobs (job_id, owner, name, shard, pool, handler, generation, resource_version, spec_id, created_at,
+                         last_slot_at, next_slot_at, next_run_at)
+       SELECT job_id, %(owner)s, 'job-' || n, 256 + n %% 256, %(pool)s, 'work', 1, n, spec_id,
+              due.at - interval '1 day', due.at - interval '1 hour', due.at, due.at
+       FROM job_specs JOIN due ON due.n = job_specs.spec_id""",
+    "INSERT INTO job_status (job_id, shard) SELECT job_id, shard %% 256 FROM jobs",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Clockhand:
+    """Jobs that fall due over `spread` seconds from the instant on, or at its full seconds alone."""
+
+    concurrency: int = 500
+    spread: float = 1.0
+    aligned: bool = False
+    distinct: int = 1_000
+    name: str = "clockhand"
+
+    async def prepare(self, url: str, mode: drain.Mode) -> None:
+        await asyncio.to_thread(steps.run, _command("migrate"), env=_environment(url))
+
+    async def fill(self, url: str, mode: drain.Mode, *, runs: int, due: float) -> None:
+        kinds = [
+            spec.JobSpec(schedule=expression, time_zone=zone, handler="work", pool="jobs")
+            for expression, zone in schedule.distinct(self.distinct)
+        ]
+        values = {
+            "owner": _OWNER,
+            "pool": f"rest/{_POOL}",
+            "payload": _PAYLOAD,
+            "specs": [spec.encode(kind).decode() for kind in kinds],
+            "distinct": self.distinct,
+            "jobs": runs,
+            "spread": self.spread,
+            "steps": 1.0 if self.aligned else 1_000.0,
+            "due": float(int(due)),
+            "once": mode is drain.Mode.SAME,
+        }
+        await asyncio.to_thread(_fill, url, values)
+
+    @contextlib.asynccontextmanager
+    async def working(self, url: str, mode: drain.Mode) -> AsyncIterator[drain.Working]:
+        token = await asyncio.to_thread(_token, url)
+        port, health = postgres.free_port(), [postgres.free_port(), postgres.free_port()]
+        api = {"CLOCKHAND_API_PORT": str(port), "CLOCKHAND_HEALTH_PORT": str(health[0])}
+        worker = {
+            "CLOCKHAND_API_URL": f"http://127.0.0.1:{port}",
+            "CLOCKHAND_POOL": _POOL,
+            "CLOCKHAND_TOKEN": token,
+            "CLOCKHAND_HANDLERS": "benchmarks.pool.handler:worker",
+            "CLOCKHAND_CONCURRENCY": str(self.concurrency),
+            "CLOCKHAND_HEALTH_PORT": str(health[1]),
+        }
+        async with (
+            drain.at_work([_command("api")], _environment(url, api)) as served,
+            drain.at_work([[sys.executable, "-m", "benchmarks.pool.watching", url]]) as watching,
+            drain.at_work([_command("worker")], _environment(None, worker)) as working,
+        ):
+            for one in health:
+                await _ready(one)
+            parts = {"engine+API": served.pids, "worker": working.pids, "watch": watching.pids}
+            yield drain.Working(working.telling, parts)
+
+    def complete(self, mode: drain.Mode, *, runs: int) -> str:
+        return "SELECT count(*) FROM run_history WHERE state = 'Succeeded' AND attempt = 1"
+
+
+def _command(*words: str) -> Sequence[str]:
+    return [sys.executable, "-m", "clockhand", *words]
+
+
+def _environment(url: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    mine = {key: value for key, value in os.environ.items() if not key.startswith(("CLOCKHAND_", "KUBE"))}
+    return {**mine, **({"CLOCKHAND_DATABASE_URL": url} if url else {}), **(more or {})}
+
+
+def _token(url: str) -> str:
+    words = _command("tokens", "create", "--owner", _OWNER, "--pool", "jobs", "--name", "bench", "-o", "json")
+    token: str = json.loads(steps.run(words, env=_environment(url)))["token"]
+    return token
+
+
+async def _ready(port: int) -> None:
+    async with asyncio.timeout(_READY_SECONDS):
+        while not await asyncio.to_thread(_answers, port):  # noqa: ASYNC110 (it changes elsewhere)
+            await asyncio.sleep(0.1)
+
+
+def _answers(port: int) -> bool:
+    with (
+        contextlib.suppress(OSError, urllib.error.URLError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer,
+    ):
+        return bool(answer.status == 200)
+    return False
+
+
+def _fill(url: str, values: Mapping[str, object]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET statement_timeout = 0")
+        for step in _FILL:
+            connection.execute(step.encode(), values)
