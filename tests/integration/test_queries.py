@@ -22,6 +22,8 @@ from clockhand.store import (
     changes,
     database,
     expiry,
+    groups,
+    limits,
     listing,
     mirroring,
     pauses,
@@ -30,6 +32,7 @@ from clockhand.store import (
     runs,
     shards,
     status,
+    workerpools,
 )
 from clockhand.store import firing as fire_rows
 
@@ -59,6 +62,7 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("mirroring", "after"): "uuid",
     ("installation", "after"): "uuid",
     ("rezoning", "after"): "uuid",
+    ("workerpools", "after"): "uuid",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
 }
@@ -263,6 +267,31 @@ async def _promote(scene: Scene) -> None:
     await runs.lock_specs_of_jobs(scene.connection, await scene.some("job_id", "jobs"))
 
 
+async def _limits(scene: Scene) -> None:
+    caps = {f"k8s/team-{number}": BATCH for number in range(3)}
+    await limits.lock(scene.connection, [f"owner:{owner}" for owner in caps])
+    found = await limits.open_of_owners(scene.connection, caps)
+    assert set(found.values()) == {BATCH}
+    await limits.open_of_pools(scene.connection, {jobs.POOL: BATCH})
+
+
+async def _groups(scene: Scene) -> None:
+    """Many runs wait in few groups, whose places are taken."""
+    text = "UPDATE live_runs SET concurrency_group = 'group-' || shard %% 4 WHERE shard < 40 AND pool IS NULL"
+    await scene.raw.execute(text.encode())
+    await scene.raw.execute(b"UPDATE live_runs SET reason = 'GroupLimit' WHERE shard < 30 AND state = 'Blocked'")
+    names = await groups.waiting(scene.connection)
+    assert len(names) == 4
+    await limits.places_of_groups(scene.connection, dict.fromkeys(names, BATCH))
+    rooms = dict.fromkeys(names, BATCH // 4)
+    job_ids = await groups.heads(scene.connection, rooms)
+    back = await scene.some("run_id", "live_runs", "waits_for_group", 10)
+    await groups.leave(scene.connection, back)
+    await groups.wait(scene.connection, dict.fromkeys(back, "why"), now=scene.now)
+    await groups.tell(scene.connection, dict.fromkeys(names))
+    assert await groups.promote(scene.connection, rooms, job_ids=job_ids, now=scene.now) == BATCH
+
+
 async def _backfills(scene: Scene) -> None:
     [(job, at)] = await scene.some("job_id, scheduled_at", "run_history", count=1)
     instants = [at + timedelta(minutes=number) for number in range(-BATCH // 2, BATCH // 2)]
@@ -340,6 +369,28 @@ async def _expiry(scene: Scene) -> None:
     await shards.beat(scene.connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")
 
 
+async def _workerpools(scene: Scene) -> None:
+    """A pool with a backlog, among many runs of pods."""
+    pool = "k8s/team-7/mailers"
+    await scene.raw.execute(
+        "UPDATE live_runs SET pool = %s, handler = 'email.send', shard = shard + 256, "
+        "lease_until = CASE WHEN token IS NOT NULL THEN now() END, worker = CASE WHEN token IS NOT NULL THEN 'w' END "
+        "WHERE shard < 8 AND pool IS NULL AND state IN ('Queued', 'Running')",
+        (pool,),
+    )
+    setup = workerpools.Setup(uuid.UUID(int=9), None, (), ("email.send",), "Poll", 90, 30)
+    await workerpools.store(scene.connection, pool, setup, resource_version=1)
+    loaded = await workerpools.all_pools(scene.connection, owners=["k8s/team-7"], now=scene.now)
+    assert loaded[pool].backlog > BATCH
+    assert loaded[pool].running > BATCH
+    assert await workerpools.found(scene.connection, [pool])
+    last, _ = await workerpools.jobs_page(
+        scene.connection, after=uuid.UUID(int=0), pools=[pool], size=workerpools.COUNT_LIMIT
+    )
+    assert last is not None
+    await workerpools.remove(scene.connection, [pool], now=scene.now)
+
+
 async def _rezone(scene: Scene) -> None:
     page = await rezoning.page(scene.connection, after=rezoning.BEGINNING, limit=BATCH)
     found = [one.job_id for one in page] or await scene.some("job_id", "jobs", "next_slot_at > now()")
@@ -374,10 +425,13 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "promote": (_promote, BATCH),
     "pauses": (_pauses, BATCH),
     "expiry": (_expiry, BATCH),
+    "limits": (_limits, 3 * BATCH),
+    "groups": (_groups, BATCH),
     "backfills": (_backfills, BATCH),
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),
     "rezone": (_rezone, BATCH),
+    "workerpools": (_workerpools, workerpools.COUNT_LIMIT),
     "list all": (_page(), BATCH),
     "list an owner": (_page(owner="k8s/team-7"), BATCH),
     "list a job": (_page(owner="k8s/team-7", job="job-107"), listing.SCAN_ROWS),

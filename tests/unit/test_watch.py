@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import kopf
+import yarl
 from kopf._core.reactor import inventory
 
 from clockhand.controller import watch
@@ -20,11 +21,12 @@ def test_kopf_is_at_its_quietest() -> None:
 
 
 async def test_only_watching_is_asked_for() -> None:
-    registry = watch.Watch(inbox.Inbox())._registry()
-    [handler] = registry._watching.get_all_handlers()
-    selector = handler.selector
-    assert selector
-    assert (selector.group, selector.version, selector.any_name) == ("clockhand.dev", "v1alpha1", "scheduledjobs")
+    registry = watch.Watch(inbox.Inbox(), pool_seen=lambda: None)._registry()
+    selectors = [handler.selector for handler in registry._watching.get_all_handlers()]
+    assert [(one.group, one.version, one.any_name) for one in selectors if one] == [
+        ("clockhand.dev", "v1alpha1", "scheduledjobs"),
+        ("clockhand.dev", "v1alpha1", "workerpools"),
+    ]
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert not registry._indexing.get_all_handlers()
@@ -43,7 +45,16 @@ def test_kopf_still_has_what_is_used_of_its_inside() -> None:
     assert {"memories", "insights", "identity", "stop_flag"} <= set(parameters)
 
 
+async def test_what_is_heard_of_pools_does_not_hide_that_nothing_is_heard_of_jobs() -> None:
+    silent = watch.Watch(inbox.Inbox(), pool_seen=lambda: None)
+    before = silent._activity = -100.0
+    silent._noticed(yarl.URL("https://api/apis/clockhand.dev/v1alpha1/workerpools?watch=true"))
+    assert silent._activity == before
+    silent._noticed(yarl.URL("https://api/apis/clockhand.dev/v1alpha1/scheduledjobs?watch=true"))
+    assert silent._activity > before
+
+
 async def test_a_watch_that_never_connects_stops_when_asked() -> None:
-    running = watch.Watch(inbox.Inbox(), kubeconfig="/nonexistent")
+    running = watch.Watch(inbox.Inbox(), kubeconfig="/nonexistent", pool_seen=lambda: None)
     running.start()
     assert running.stop(patience=30)

@@ -40,6 +40,11 @@ def seen(spec: object = None, *, name: str = "mailers", **metadata: object) -> d
         ({"http": {"secretName": "A"}}, "spec.http.secretName", "is no name of a Secret"),
         ({"image": "a b"}, "spec.image", "leave white space out"),
         ({"template": {"spec": {}}}, "spec.template.spec.containers", "at least one container"),
+        (
+            {"template": {"spec": {"containers": [{"name": "worker", "env": "A=b"}]}}},
+            "spec.template.spec.containers[0].env",
+            "must be a list of objects",
+        ),
         ({"template": {"spec": {**POD, "restartPolicy": "Never"}}}, "spec.template.spec.restartPolicy", "Always"),
     ],
 )

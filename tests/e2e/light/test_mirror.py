@@ -18,16 +18,18 @@ import yaml
 from tests.support import kubeapi, light, objects, postgres
 
 from clockhand.controller import duty, watch
-from clockhand.engine import expiry, inbox, mirror, resync, status, templates
+from clockhand.domain import workloads as pool_workloads
+from clockhand.engine import expiry, inbox, mirror, resync, status, templates, workerpools, workforce
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
-from clockhand.kube import flow, pods
+from clockhand.kube import flow, pods, workloads
 from clockhand.kube import objects as calls
 from clockhand.store import database, duties, migrations, partitions
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0
 LEASE = timedelta(seconds=3)
+POOL_DEFAULTS = pool_workloads.Defaults("clockhand-worker", "http://api")
 FAST = flow.FlowSettings(64, 64, writes_per_second=1e5, burst=1e5)
 MERGE = "application/merge-patch+json"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -77,12 +79,17 @@ class Replica:
             self.db,
             replica=name,
             lease=LEASE,
-            parts=duty.Parts(self.mirror, self.resync, self.templates),
+            parts=duty.Parts(self.mirror, self.resync, self.templates, self.pools()),
             make_watch=make_watch or self.make_watch,
         )
 
     def make_watch(self, box: inbox.Inbox) -> watch.Watch:
-        return watch.Watch(box, kubeconfig=str(self.kubeconfig), namespaces=self.namespaces)
+        return watch.Watch(box, kubeconfig=str(self.kubeconfig), namespaces=self.namespaces, pool_seen=lambda: None)
+
+    def pools(self) -> workerpools.WorkerPools:
+        staff = workforce.Workforce(workloads.Workloads(self.client), POOL_DEFAULTS)
+        listed = calls.Objects(self.client, calls.WORKER_POOLS)
+        return workerpools.WorkerPools(self.db, listed, staff, turn=self.mirror.turn, namespaces=self.namespaces)
 
     async def take(self) -> duties.Held:
         async with self.db.transaction() as connection:

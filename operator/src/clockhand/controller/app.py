@@ -7,11 +7,12 @@ from datetime import timedelta
 
 from clockhand import config, health
 from clockhand.controller import duty, watch
+from clockhand.domain import workloads as pool_workloads
 from clockhand.engine import limits as caps
-from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates
+from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates, workerpools, workforce
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
-from clockhand.kube import flow, objects, pods
+from clockhand.kube import flow, objects, pods, workloads
 from clockhand.store import database, duties
 
 _FIRST_IN_FLIGHT = 32
@@ -74,11 +75,23 @@ def _mirroring(
     checked = templates.Templates(db, pods.Pods(client))
     mirrored = mirror.Mirror(db, checked)
     compared = resync.Resync(db, objects.Objects(client), mirrored, namespaces=settings.namespaces)
+    pools = _pools(mirrored, settings, db=db, client=client)
     return duty.MirrorDuty(
         db,
         replica=settings.replica,
         lease=timedelta(seconds=settings.shard_lease),
-        parts=duty.Parts(mirrored, compared, checked),
-        make_watch=lambda box: watch.Watch(box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces),
+        parts=duty.Parts(mirrored, compared, checked, pools),
+        make_watch=lambda box: watch.Watch(
+            box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces, pool_seen=pools.nudge
+        ),
         is_free=lambda: duties.MIRROR in one.held.free_duties,
     )
+
+
+def _pools(
+    mirrored: mirror.Mirror, settings: config.Settings, *, db: database.Database, client: clients.Client
+) -> workerpools.WorkerPools:
+    defaults = pool_workloads.Defaults(settings.worker_image, settings.api_url, settings.kafka)
+    staff = workforce.Workforce(workloads.Workloads(client), defaults, namespaces=settings.namespaces)
+    listed = objects.Objects(client, objects.WORKER_POOLS)
+    return workerpools.WorkerPools(db, listed, staff, turn=mirrored.turn, namespaces=settings.namespaces)

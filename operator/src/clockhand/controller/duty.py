@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from clockhand import errors, metrics
 from clockhand.controller import watch
-from clockhand.engine import inbox, mirror, resync, templates
+from clockhand.engine import inbox, mirror, resync, templates, workerpools
 from clockhand.store import database, duties
 
 log = structlog.get_logger(__name__)
@@ -99,6 +100,7 @@ class MirrorDuty:
                 tasks.create_task(self._flush(held, box))
                 tasks.create_task(self._compare(held, box))
                 tasks.create_task(self._check(held))
+                tasks.create_task(self._tend_pools(held))
         except* errors.Stale as lost:
             log.warning("mirror_duty_lost", reason=str(lost.exceptions[0]))
         finally:
@@ -174,14 +176,22 @@ class MirrorDuty:
                 await self._parts.templates.load()
                 await self._parts.templates.run(held)
 
+    async def _tend_pools(self, held: duties.Held) -> None:
+        while True:
+            pause = RETRY_SECONDS
+            async with _patiently("pools"):
+                pause = await self._parts.pools.run_once(held)
+            await self._parts.pools.wait(pause)
 
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The use cases that the duty drives."""
 
-    def __init__(self, mirrored: mirror.Mirror, compared: resync.Resync, checked: templates.Templates) -> None:
-        self.mirror = mirrored
-        self.resync = compared
-        self.templates = checked
+    mirror: mirror.Mirror
+    resync: resync.Resync
+    templates: templates.Templates
+    pools: workerpools.WorkerPools
 
 
 @contextlib.asynccontextmanager

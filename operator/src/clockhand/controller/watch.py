@@ -1,4 +1,5 @@
-"""kopf, kept at the edge: it watches ScheduledJobs and hands each sighting to the mirror's inbox.
+"""kopf, kept at the edge: it watches ScheduledJobs and hands each sighting to the mirror's inbox. Of WorkerPools it says
+only that something was seen: they are few, and read whole.
 
 It runs in a thread with an event loop of its own, since it cancels whatever tasks it finds on its loop when it ends. All
 it may do is watch: no finalizers, no annotations, no timers, no events posted, no peers, no look at other resources. If
@@ -11,7 +12,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -29,7 +30,7 @@ from clockhand.engine import inbox
 
 log = structlog.get_logger(__name__)
 
-GROUP, VERSION, PLURAL = "clockhand.dev", "v1alpha1", "scheduledjobs"
+GROUP, VERSION, PLURAL, POOLS = "clockhand.dev", "v1alpha1", "scheduledjobs", "workerpools"
 HUNG_SECONDS = 30.0
 SILENT_SECONDS = 600.0
 _FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
@@ -42,8 +43,16 @@ _GOODBYE_SECONDS = 0.25
 class Watch:
     """One thread that watches. `start` and `stop` once each; make another one to watch again."""
 
-    def __init__(self, box: inbox.Inbox, *, kubeconfig: str | None = None, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        box: inbox.Inbox,
+        *,
+        kubeconfig: str | None = None,
+        namespaces: Sequence[str] = (),
+        pool_seen: Callable[[], None],
+    ) -> None:
         self._box = box
+        self._pool_seen = pool_seen
         self._kubeconfig = kubeconfig
         self._namespaces = tuple(namespaces)
         self._thread = threading.Thread(target=self._main, name="clockhand-watch", daemon=True)
@@ -143,7 +152,7 @@ class Watch:
         stopped = asyncio.create_task(self._stop.wait())
         looked = asyncio.create_task(found.ready_resources.wait())
         await asyncio.wait((stopped, looked), return_when=asyncio.FIRST_COMPLETED)
-        if found.watched_resources:
+        if any(resource.plural == PLURAL for resource in found.watched_resources):
             await stopped
         elif not stopped.done():
             log.warning("watch_found_no_resource")
@@ -161,6 +170,7 @@ class Watch:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(self._log_in)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(self._seen)
+        kopf.on.event(GROUP, VERSION, POOLS, registry=registry)(self._seen_pool)
         return registry
 
     async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
@@ -172,7 +182,9 @@ class Watch:
         return credentials
 
     def _noticed(self, address: yarl.URL) -> None:
-        self._activity = time.monotonic()
+        """What is heard of pools says nothing of the watch on jobs."""
+        if not address.path.endswith(f"/{POOLS}"):
+            self._activity = time.monotonic()
         if address.path.endswith(f"/{PLURAL}") and not {"watch", "continue"} & address.query.keys():
             self.listings += 1
 
@@ -188,6 +200,10 @@ class Watch:
             await asyncio.sleep(_FULL_PAUSE)
         if not self._closed.is_set():
             self._box.put(seen)
+
+    async def _seen_pool(self, **_: Any) -> None:
+        if not self._closed.is_set():
+            self._pool_seen()
 
 
 class _Forgetful(inventory.ResourceMemories):

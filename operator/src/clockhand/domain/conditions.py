@@ -16,6 +16,8 @@ from clockhand.domain import instants
 READY = "Ready"
 TEMPLATE_VALID = "TemplateValid"
 PAUSED = "Paused"
+POOL_READY = "PoolReady"
+KAFKA_REACHABLE = "KafkaReachable"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 MESSAGE_LIMIT = 1_024
 

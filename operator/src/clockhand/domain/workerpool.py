@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -192,12 +192,22 @@ def _texts(pool: PoolSpec) -> Iterator[tuple[str, str, forms.Form]]:
 
 
 def _check_template(template: Mapping[str, object]) -> None:
-    pod = template["spec"]
+    """As far as the operator fills it in; the rest is the API server's."""
+    pod, at = template["spec"], "spec.template.spec"
     assert isinstance(pod, dict)
-    containers = pod.get("containers")
-    if not isinstance(containers, list) or not containers:
-        raise errors.InvalidInput("spec.template.spec.containers", "must list at least one container")
-    if not all(isinstance(container, Mapping) for container in containers):
-        raise errors.InvalidInput("spec.template.spec.containers", "must be a list of objects")
+    containers = _objects(pod, "containers", at=at)
+    if not containers:
+        raise errors.InvalidInput(f"{at}.containers", "must list at least one container")
+    for number, container in enumerate(containers):
+        for name in ("env", "ports", "volumeMounts"):
+            _objects(container, name, at=f"{at}.containers[{number}]")
+    _objects(pod, "volumes", at=at)
     if pod.get("restartPolicy", "Always") != "Always":
-        raise errors.InvalidInput("spec.template.spec.restartPolicy", "must be Always: workers are kept running")
+        raise errors.InvalidInput(f"{at}.restartPolicy", "must be Always: workers are kept running")
+
+
+def _objects(parent: Mapping[str, object], name: str, *, at: str) -> Sequence[Mapping[str, object]]:
+    found = parent.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise errors.InvalidInput(f"{at}.{name}", "must be a list of objects")
+    return found

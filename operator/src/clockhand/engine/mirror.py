@@ -19,7 +19,7 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import conditions, ids, sightings, spec, states, times
-from clockhand.engine import fire, inbox, pauses, skips, specs, templates
+from clockhand.engine import fire, inbox, pauses, poolready, skips, specs, templates
 from clockhand.store import database, duties, firing, mirroring, runs
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,8 @@ class Mirror:
     def __init__(self, db: database.Database, checked: templates.Templates) -> None:
         self._db = db
         self._templates = checked
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held by whoever stores what jobs are told, in one transaction."""
 
     async def flush_once(self, held: duties.Held, box: inbox.Inbox) -> int:
         """Stores one batch of what waits in `box`; returns its size. What could not be stored waits again."""
@@ -69,7 +70,7 @@ class Mirror:
         """Stores sightings of different objects. Raises Stale where the duty is lost, Unavailable to try again."""
         if not seen:
             return
-        async with self._turn:
+        async with self.turn:
             await self._halving(held, seen)
 
     async def stop_all(self, held: duties.Held) -> int:
@@ -77,7 +78,7 @@ class Mirror:
         stopped = 0
         after = mirroring.NO_JOB
         while True:
-            async with self._turn, self._db.transaction() as connection:
+            async with self.turn, self._db.transaction() as connection:
                 await duties.hold(connection, held)
                 now = await database.now(connection)
                 page = await mirroring.firing_page(connection, after=after, size=BATCH)
@@ -187,8 +188,16 @@ class Mirror:
         await mirroring.edit_jobs(connection, rows, spec_ids, now=now)
         stored = await mirroring.lock_conditions(connection, spec_ids)
         await pauses.start_anew(connection, readings, locked)
+        pooled = await poolready.of_readings(connection, readings)
         shown = [
-            _shown(reading, verdict, stored.get(reading.sighting.uid, []), locked[reading.sighting.uid], now=now)
+            _shown(
+                reading,
+                _said(verdict, pooled.get(reading.sighting.uid)),
+                stored.get(reading.sighting.uid, []),
+                locked[reading.sighting.uid],
+                fault=templates.fault(reading, verdict),
+                now=now,
+            )
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.set_conditions(connection, shown, now=now)
@@ -207,8 +216,17 @@ class Mirror:
         ]
         spec_ids = await mirroring.add_specs(connection, [_spec(reading) for reading in readings], now=now)
         await mirroring.add_jobs(connection, rows, spec_ids)
+        pooled = await poolready.of_readings(connection, readings)
         shown = [
-            _shown(reading, verdict, [], None, now=now) for reading, verdict in zip(readings, verdicts, strict=True)
+            _shown(
+                reading,
+                _said(verdict, pooled.get(reading.sighting.uid)),
+                [],
+                None,
+                fault=templates.fault(reading, verdict),
+                now=now,
+            )
+            for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.add_status(connection, shown, shards, now=now)
         return readings
@@ -340,27 +358,32 @@ def _spec(reading: sightings.Reading) -> mirroring.Spec:
     )
 
 
+def _said(verdict: templates.Verdict | None, pooled: conditions.Condition | None) -> Sequence[conditions.Condition]:
+    """What is known of whoever is to make the attempts."""
+    said = [] if verdict is None else [templates.condition(verdict)]
+    return said if pooled is None else [*said, pooled]
+
+
 def _shown(
     reading: sightings.Reading,
-    verdict: templates.Verdict | None,
+    said: Sequence[conditions.Condition],
     stored: conditions.Stored,
     row: mirroring.Locked | None,
     *,
+    fault: sightings.Fault | None,
     now: datetime,
 ) -> mirroring.Shown:
     """The conditions after a change. A verdict on the template lasts as long as the template does."""
-    fault = templates.fault(reading, verdict)
-    new = [sightings.not_ready(fault) if fault else sightings.ready(reading)]
-    if verdict is not None:
-        new.append(templates.condition(verdict))
+    new = [sightings.not_ready(fault) if fault else sightings.ready(reading), *said]
     same_template = row is not None and row.template_hash == reading.template_hash
     keeps = same_template and conditions.status_of(stored, conditions.TEMPLATE_VALID) == conditions.TRUE
+    gone = {conditions.PAUSED, conditions.POOL_READY, *(() if keeps else (conditions.TEMPLATE_VALID,))}
     merged = conditions.merge(
         stored,
         new,
         now=now,
         generation=reading.sighting.generation,
-        dropped=(conditions.PAUSED,) if keeps else (conditions.PAUSED, conditions.TEMPLATE_VALID),
+        dropped=gone - {one.type for one in said},
     )
     before = conditions.status_of(stored, conditions.READY)
     # the first "all is well" of a new job can wait, or a mass of new jobs would push news aside

@@ -1,4 +1,4 @@
-"""ScheduledJobs, namespaces and events at the API server, as plain JSON: their meaning is the mirror's."""
+"""ScheduledJobs, WorkerPools and namespaces at the API server, as plain JSON: what they mean is read elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clockhand.kube import client as clients
 from clockhand.kube import failures
 
 GROUP_PATH = "/apis/clockhand.dev/v1alpha1"
-SCHEDULED_JOBS = "scheduledjobs"
+SCHEDULED_JOBS, WORKER_POOLS = "scheduledjobs", "workerpools"
 PAGE = 500
 _FIELD_MANAGER = {"fieldManager": "clockhand"}
 
