@@ -26,7 +26,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LONGEST_URL = 2_048
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+# not ending in a number: what looks like an address is read as one by some
+_NAME = re.compile(r"([a-z0-9_-]{1,63}\.)*(?!([0-9]+|0x[0-9a-f]*)$)[a-z0-9_-]{1,63}")
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
 _ENTRY = re.compile(
     r"((?P<scheme>https?)://)?(?P<host>\*|(\*\.)?[^\s/:*@\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?"

@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     url: str
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Mapping[str, str] = {}
-    body: msgspec.Raw | None = None
+    body: msgspec.Raw = msgspec.Raw()
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10.0
 
 
@@ -124,10 +124,8 @@ def _request(run: protocol.Run) -> Request:
 
 
 def _body(request: Request) -> bytes:
-    if request.body is None:
-        return b""
-    value = msgspec.json.decode(request.body)
-    return value.encode() if isinstance(value, str) else bytes(request.body)
+    text = bytes(request.body)
+    return msgspec.json.decode(text, type=str).encode() if text.startswith(b'"') else text
 
 
 def _told(run: protocol.Run) -> Mapping[str, str]:
