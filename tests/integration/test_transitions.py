@@ -14,7 +14,7 @@ from tests.support import jobs
 from clockhand.domain import firing, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import database, partitions, requests, runs
+from clockhand.store import database, groups, partitions, requests, runs
 from clockhand.store import firing as fire_rows
 
 POD = uuid.UUID(int=99)
@@ -51,6 +51,19 @@ async def _running(world: World) -> None:
 
 async def _promote(world: World) -> None:
     await runs.promote(world.connection, [world.run_id], now=await database.now(world.connection))
+
+
+async def _wait_for_group(world: World) -> None:
+    if await jobs.state_of(world.connection, world.run_id) == (S.BLOCKED,):
+        return  # it stays Blocked, for another reason
+    await groups.wait(world.connection, {world.run_id: None}, now=await database.now(world.connection))
+
+
+async def _promote_group(world: World) -> None:
+    waits = "UPDATE live_runs SET concurrency_group = 'exports', reason = 'GroupLimit' WHERE state = 'Blocked'"
+    await world.connection.execute(waits.encode())
+    now = await database.now(world.connection)
+    await groups.promote(world.connection, {"exports": 5}, job_ids=[world.job.job_id], now=now)
 
 
 async def _hand_back(world: World) -> None:
@@ -107,6 +120,8 @@ MOVES: Mapping[str, tuple[Callable[[World], Awaitable[None]], S, frozenset[S | N
     "insert Queued": (_insert(S.QUEUED), S.QUEUED, frozenset({None})),
     "insert Blocked": (_insert(S.BLOCKED), S.BLOCKED, frozenset({None})),
     "promote": (_promote, S.QUEUED, frozenset({S.BLOCKED, S.RETRYING})),
+    "wait for the group": (_wait_for_group, S.BLOCKED, frozenset({S.RETRYING})),
+    "promote in the group": (_promote_group, S.QUEUED, frozenset({S.BLOCKED})),
     "claim": (_claim, S.CLAIMED, frozenset({S.QUEUED})),
     "hand back": (_hand_back, S.QUEUED, frozenset({S.CLAIMED})),
     "running": (_running, S.RUNNING, frozenset({S.CLAIMED})),

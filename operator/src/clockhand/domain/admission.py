@@ -1,15 +1,15 @@
 """Which of a job's waiting runs may go on.
 
 A place is held by every run that is Queued, Claimed, Running or Stopping: a Queued run has reserved its place, so a claim
-never has to look at limits, and a Stopping one keeps its place until its pod is gone. Places are counted from the rows
-each time, under the job's row lock; a counter would leak.
+never has to look at the limits of jobs and groups, and a Stopping one keeps its place until its pod is gone. Places are
+counted from the rows each time, under the job's row lock; a counter would leak.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from clockhand.domain import spec, states
@@ -25,6 +25,19 @@ class LiveRun:
     serial: bool = False
     backfill: bool = False
     """It is of a past slot that somebody asked for."""
+    group: str | None = None
+    """The concurrency group that it counts against."""
+    waits_for_group: bool = False
+    """It is in the queue of its group."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a job lets go: at once, or once their group has a place for them. `back` leave their group's queue again."""
+
+    at_once: tuple[uuid.UUID, ...] = ()
+    to_groups: Mapping[uuid.UUID, str] = dataclasses.field(default_factory=dict)
+    back: tuple[uuid.UUID, ...] = ()
 
 
 def places(job: spec.JobSpec) -> int | None:
@@ -45,8 +58,18 @@ def taken(job: spec.JobSpec, live: Sequence[LiveRun]) -> int:
     return sum(run.state in holding for run in live)
 
 
+def admit(job: spec.JobSpec, live: Sequence[LiveRun], *, now: datetime) -> Admitted:
+    """Sorts the job's waiting runs by what they may do now."""
+    chosen = set(promote(job, live, now=now))
+    return Admitted(
+        at_once=tuple(run.run_id for run in live if run.run_id in chosen and run.group is None),
+        to_groups={run.run_id: run.group for run in live if run.run_id in chosen and run.group is not None},
+        back=tuple(run.run_id for run in live if run.waits_for_group and run.run_id not in chosen),
+    )
+
+
 def promote(job: spec.JobSpec, live: Sequence[LiveRun], *, now: datetime) -> tuple[uuid.UUID, ...]:
-    """The Blocked runs, and the Retrying ones whose back-off has ended, that may become Queued now, oldest first."""
+    """The Blocked runs, and the Retrying ones whose back-off has ended, that may have a place now, oldest first."""
     limit = places(job)
     held = taken(job, live)
     keeps_place = job.concurrency_policy is spec.ConcurrencyPolicy.QUEUE

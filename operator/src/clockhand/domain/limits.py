@@ -67,6 +67,12 @@ class Limits:
         known = self.groups.get(group)
         return known.max_concurrent_runs if known else 0
 
+    def why_no_place(self, group: str) -> str | None:
+        """A sentence, where no run of `group` can have a place whatever ends; else None."""
+        if group not in self.groups:
+            return f'the limits have no group "{group}": nothing of it runs until an administrator adds it'
+        return f'the limits give the group "{group}" no places' if self.group_cap(group) == 0 else None
+
     def weight(self, owner: str) -> int:
         """How many runs `owner` is given each time that it is its turn."""
         return self._owner(owner).weight or self._owner(EVERYBODY).weight or 1

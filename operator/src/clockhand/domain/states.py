@@ -88,7 +88,7 @@ TRANSITIONS: Mapping[RunState | None, frozenset[RunState]] = {
     None: frozenset({_S.QUEUED, _S.BLOCKED, _S.CLAIMED}),
     _S.BLOCKED: frozenset({_S.QUEUED, _S.CANCELLED, _S.DEAD}),
     _S.QUEUED: frozenset({_S.CLAIMED, _S.CANCELLED, _S.DEAD}),
-    _S.RETRYING: frozenset({_S.QUEUED, _S.CANCELLED, _S.DEAD}),
+    _S.RETRYING: frozenset({_S.QUEUED, _S.BLOCKED, _S.CANCELLED, _S.DEAD}),
     _S.CLAIMED: frozenset(
         {_S.RUNNING, _S.QUEUED, _S.SUCCEEDED, _S.RETRYING, _S.DEAD, _S.UNKNOWN, _S.STOPPING, _S.CANCELLED}
     ),

@@ -5,24 +5,22 @@ Level-triggered, each of them: what a process that dies here leaves undone is fo
 
 from __future__ import annotations
 
-from clockhand.engine import admit, backfill, pauses, verdicts
+from clockhand.engine import admit, backfill, limits, pauses, verdicts
 from clockhand.store import database
 
 
 class Aftermath:
     """Follows up what was stored."""
 
-    def __init__(self, db: database.Database) -> None:
+    def __init__(self, db: database.Database, file: limits.LimitsFile | None = None) -> None:
         self._db = db
-        self._backfill = backfill.Backfill(db)
+        self._admit = admit.Admit(db, file)
+        self._backfill = backfill.Backfill(db, file)
 
     async def follow(self, stored: verdicts.Stored) -> int:
         """Does what the stored ends call for; returns how many runs became Queued that had waited for them."""
         await pauses.follow(self._db, stored.pausing)
-        promoted = 0
-        if stored.jobs:
-            async with self._db.transaction() as connection:
-                promoted = await admit.promote_for(connection, stored.jobs, now=await database.now(connection))
+        promoted = await self._admit.follow(stored.jobs) if stored.jobs else 0
         # after the promotion: what waits for a place comes before what could have been made long ago
         for backfill_id in stored.backfills:
             promoted += await self._backfill.look(backfill_id)

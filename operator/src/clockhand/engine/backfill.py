@@ -18,7 +18,8 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import admission, backfill, firing, ids, spec, states, times
-from clockhand.engine import admit, fire, specs
+from clockhand.domain import limits as domain
+from clockhand.engine import admit, fire, limits, specs
 from clockhand.store import backfills, database, partitions
 from clockhand.store import firing as rows
 
@@ -42,8 +43,9 @@ def is_due(look_at: datetime, now: datetime) -> bool:
 class Backfill:
     """Looks at the backfills of the shards that this replica holds."""
 
-    def __init__(self, db: database.Database) -> None:
+    def __init__(self, db: database.Database, file: limits.LimitsFile | None = None) -> None:
         self._db = db
+        self._file = file or limits.LimitsFile(None)
 
     async def run_once(self, shards: Collection[int]) -> int:
         """Looks once at each backfill whose time has come; returns in how many something is to be done at once."""
@@ -59,7 +61,8 @@ class Backfill:
                 found = await backfills.lock(connection, backfill_id)
                 if found is None:
                     return False
-                return await advance(connection, found, now=await database.now(connection))
+                now = await database.now(connection)
+                return await advance(connection, found, caps=self._file.current, now=now)
         except errors.ClockhandError:
             raise
         except Exception:
@@ -70,7 +73,9 @@ class Backfill:
             return False
 
 
-async def advance(connection: database.Connection, found: backfills.Found, *, now: datetime) -> bool:
+async def advance(
+    connection: database.Connection, found: backfills.Found, *, caps: domain.Limits | None = None, now: datetime
+) -> bool:
     """Counts what ended, makes what may be made, and ends a backfill that is through. The caller has locked its job."""
     if found.row.ended_at is not None:
         return False
@@ -81,6 +86,8 @@ async def advance(connection: database.Connection, found: backfills.Found, *, no
     before, look_at = row, now + AGAIN
     if row.stop_reason is None and not row.complete:
         row, look_at = await _went_on(connection, dataclasses.replace(found, row=row), live, now=now)
+        if row.made > before.made:
+            await admit.promote_for(connection, [row.job_id], caps=caps, now=now)
     if not row.open_at and (row.complete or row.stop_reason is not None):
         row = dataclasses.replace(row, ended_at=now)
     await backfills.save(connection, row, look_at=look_at)
@@ -176,7 +183,6 @@ async def _make(
         return
     await partitions.ensure_for(connection, slots, now=now)
     await rows.insert_runs(connection, [_run(row, plan, slot) for slot in slots], now=now)
-    await admit.promote_for(connection, [row.job_id], now=now)
     metrics.RUNS_BACKFILLED.inc(len(slots))
 
 

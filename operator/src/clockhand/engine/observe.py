@@ -21,7 +21,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.domain import observed, outcome, pods, states, verdict
-from clockhand.engine import aftermath, shards, verdicts
+from clockhand.engine import aftermath, limits, shards, verdicts
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
 from clockhand.store import database, runs
@@ -61,12 +61,13 @@ class Observe:
         *,
         held: shards.Shards,
         clock: Callable[[], float] = time.monotonic,
+        caps: limits.LimitsFile | None = None,
     ) -> None:
         self._db = db
         self._api = api
         self._held = held
         self._clock = clock
-        self._aftermath = aftermath.Aftermath(db)
+        self._aftermath = aftermath.Aftermath(db, caps)
         self._launched: dict[uuid.UUID, Accepted] = {}
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}

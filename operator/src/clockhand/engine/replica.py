@@ -63,7 +63,8 @@ class Replica:
         self._db = db
         self._lease = lease
         self.held = shards.Shards(db, replica=name, lease=lease)
-        self.observer = observe.Observe(db, api, held=self.held)
+        self._caps = caps or limits.LimitsFile(None)
+        self.observer = observe.Observe(db, api, held=self.held, caps=self._caps)
         reports = launch.Reports(
             launched=self.observer.note_launched,
             ended=self.observer.note_claim_end,
@@ -72,11 +73,10 @@ class Replica:
             seen=self.observer.note_pod,
         )
         self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
-        self._caps = caps or limits.LimitsFile(None)
         steps = pulse.Steps(
             fire.Fire(db),
-            admit.Admit(db),
-            backfill.Backfill(db),
+            admit.Admit(db, self._caps),
+            backfill.Backfill(db, self._caps),
             deadlines.Deadlines(db),
             claim.Claims(self._caps),
             self._launcher,

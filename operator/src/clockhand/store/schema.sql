@@ -227,6 +227,7 @@ CREATE TABLE public.live_runs (
     state public.run_state NOT NULL,
     reason text,
     message text,
+    waits_for_group boolean GENERATED ALWAYS AS (((state = 'Blocked'::public.run_state) AND (COALESCE(reason, ''::text) = 'GroupLimit'::text))) STORED NOT NULL,
     serial boolean DEFAULT false NOT NULL,
     priority smallint DEFAULT 0 NOT NULL,
     queue_at timestamp with time zone NOT NULL,
@@ -556,13 +557,15 @@ CREATE INDEX live_runs_attempt_deadline ON public.live_runs USING btree (shard, 
 
 CREATE INDEX live_runs_blocked ON public.live_runs USING btree (shard, scheduled_at) WHERE (state = 'Blocked'::public.run_state);
 
-CREATE INDEX live_runs_blocked_jobs ON public.live_runs USING btree (job_id) WHERE (state = 'Blocked'::public.run_state);
+CREATE INDEX live_runs_blocked_jobs ON public.live_runs USING btree (job_id) WHERE ((state = 'Blocked'::public.run_state) AND (NOT waits_for_group));
 
 CREATE INDEX live_runs_by_name ON public.live_runs USING btree (owner, name) WHERE (kind <> 'Slot'::public.run_kind);
 
 CREATE INDEX live_runs_by_owner ON public.live_runs USING btree (owner, run_id);
 
-CREATE INDEX live_runs_of_group ON public.live_runs USING btree (concurrency_group) WHERE (concurrency_group IS NOT NULL);
+CREATE INDEX live_runs_group_queue ON public.live_runs USING btree (concurrency_group, queue_at) WHERE waits_for_group;
+
+CREATE INDEX live_runs_of_group ON public.live_runs USING btree (concurrency_group) WHERE ((concurrency_group IS NOT NULL) AND (state = ANY (ARRAY['Queued'::public.run_state, 'Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state])));
 
 CREATE INDEX live_runs_open ON public.live_runs USING btree (shard) WHERE ((state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state, 'Stopping'::public.run_state])) AND (pool IS NULL));
 

@@ -181,6 +181,8 @@ CREATE TABLE live_runs (
     state           run_state NOT NULL,
     reason          text,
     message         text,
+    -- its job lets it go; a column of its own, so that an index need not follow every reason
+    waits_for_group boolean NOT NULL GENERATED ALWAYS AS (state = 'Blocked' AND coalesce(reason, '') = 'GroupLimit') STORED,
     serial          boolean NOT NULL DEFAULT false,  -- waits until no earlier run of the job is live
     priority        smallint NOT NULL DEFAULT 0,
     queue_at        timestamptz NOT NULL,        -- ready since, less ten seconds a step of priority
@@ -216,13 +218,16 @@ CREATE INDEX live_runs_pool_queued ON live_runs (pool, handler, owner, queue_at)
     WHERE state = 'Queued' AND pool IS NOT NULL;
 CREATE INDEX live_runs_retrying ON live_runs (shard, ready_at) WHERE state = 'Retrying';
 CREATE INDEX live_runs_blocked ON live_runs (shard, scheduled_at) WHERE state = 'Blocked';
-CREATE INDEX live_runs_blocked_jobs ON live_runs (job_id) WHERE state = 'Blocked';
+-- What waits for its group is not gone through job by job: the best are taken from the group's own queue.
+CREATE INDEX live_runs_blocked_jobs ON live_runs (job_id) WHERE state = 'Blocked' AND NOT waits_for_group;
+CREATE INDEX live_runs_group_queue ON live_runs (concurrency_group, queue_at) WHERE waits_for_group;
 CREATE INDEX live_runs_open ON live_runs (shard)
     WHERE state IN ('Claimed', 'Running', 'Stopping') AND pool IS NULL;
 CREATE INDEX live_runs_pool_open ON live_runs (pool, worker)
     WHERE state IN ('Claimed', 'Running', 'Stopping') AND pool IS NOT NULL;
 CREATE INDEX live_runs_open_of_owner ON live_runs (owner) WHERE state IN ('Claimed', 'Running', 'Stopping');
-CREATE INDEX live_runs_of_group ON live_runs (concurrency_group) WHERE concurrency_group IS NOT NULL;
+CREATE INDEX live_runs_of_group ON live_runs (concurrency_group)
+    WHERE concurrency_group IS NOT NULL AND state IN ('Queued', 'Claimed', 'Running', 'Stopping');
 CREATE INDEX live_runs_stopping ON live_runs (shard) WHERE state = 'Stopping';
 CREATE INDEX live_runs_by_owner ON live_runs (owner, run_id);
 CREATE INDEX live_runs_by_name ON live_runs (owner, name) WHERE kind <> 'Slot';

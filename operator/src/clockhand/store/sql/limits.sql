@@ -22,9 +22,10 @@ SELECT capped.key, (SELECT count(*)
 FROM unnest(%(keys)s::text[], %(caps)s::bigint[]) AS capped (key, cap);
 
 -- name: places_of_groups
+-- A Queued run has its place already, so that a claim need not look at its group.
 SELECT capped.key, (SELECT count(*)
                     FROM (SELECT FROM live_runs
-                          WHERE concurrency_group = capped.key
+                          WHERE concurrency_group = capped.key AND concurrency_group IS NOT NULL
                             AND state IN ('Queued', 'Claimed', 'Running', 'Stopping')
                           LIMIT capped.cap) AS held) AS held
 FROM unnest(%(keys)s::text[], %(caps)s::bigint[]) AS capped (key, cap);

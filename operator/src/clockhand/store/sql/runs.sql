@@ -264,12 +264,14 @@ FROM slow WHERE NOT EXISTS (SELECT FROM timed WHERE timed.run_id = slow.run_id);
 -- Jobs of the held shards with a run that may be promotable; the keyset is the job id. Jobs with Blocked runs are gone
 -- through one row a job, however many of its runs wait.
 WITH RECURSIVE blocked (job_id, shard) AS (
-    (SELECT job_id, shard FROM live_runs WHERE state = 'Blocked' AND job_id > %(after)s ORDER BY job_id LIMIT 1)
+    (SELECT job_id, shard FROM live_runs
+     WHERE state = 'Blocked' AND NOT waits_for_group AND job_id > %(after)s
+     ORDER BY job_id LIMIT 1)
     UNION ALL
     SELECT following.job_id, following.shard
     FROM blocked CROSS JOIN LATERAL (
         SELECT job_id, shard FROM live_runs
-        WHERE state = 'Blocked' AND job_id > blocked.job_id
+        WHERE state = 'Blocked' AND NOT waits_for_group AND job_id > blocked.job_id
         ORDER BY job_id LIMIT 1) AS following),
 ready AS (
     SELECT late.job_id
