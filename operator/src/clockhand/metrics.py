@@ -20,6 +20,10 @@ LATENESS = Histogram(
     "clockhand_lateness_seconds", "From a run's scheduled instant to the acceptance of its first pod", buckets=_LATENESS
 )
 STALE_WRITES = Counter("clockhand_stale_writes_total", "Writes refused since a newer token or shard holder exists")
+LEASES_LAPSED = Counter("clockhand_leases_lapsed_total", "Attempts ended since their worker fell silent")
+RESCUES_PUT_OFF = Counter(
+    "clockhand_rescues_put_off_total", "Times that most workers of a pool fell silent at once: can they reach the API?"
+)
 HISTORY_CONFLICTS = Counter("clockhand_history_conflicts_total", "Ended runs that history already had: look into it")
 JOBS_PAUSED = Counter("clockhand_jobs_paused_total", "Jobs paused after as many Dead runs in a row as they allow")
 OBJECTS_EXPIRED = Counter("clockhand_objects_expired_total", "Objects of one-shots deleted when their time was over")
@@ -42,3 +46,6 @@ KAFKA_MESSAGES = Counter(
 WORKER_ATTEMPTS = Counter("clockhand_worker_attempts_total", "Attempts that this worker reports", ("outcome",))
 WORKER_RUNNING = Gauge("clockhand_worker_running", "Attempts that run in this worker")
 WORKER_LOST = Counter("clockhand_worker_leases_lost_total", "Attempts ended since their leases could not be renewed")
+WORKER_MESSAGES = Counter(
+    "clockhand_worker_messages_total", "Messages by what became of them: started, refused, unreadable", ("outcome",)
+)

@@ -12,7 +12,7 @@ import structlog
 
 from clockhand import errors, health
 from clockhand.domain import protocol
-from clockhand.worker import claims, client, commands, config, heart, reports, runner, tail, webhook, worker
+from clockhand.worker import claims, client, commands, config, heart, kafka, reports, runner, tail, webhook, worker
 from clockhand.worker.attempts import Attempts, Rhythm
 
 _FLUSH_SECONDS = 5.0
@@ -38,9 +38,19 @@ class Process:
             beat=self._heart.beat_now,
             concurrency=settings.concurrency,
         )
-        self._claims = claims.Claims(
-            api, self._runner, attempts=self._attempts, rhythm=self._rhythm, worker=settings.worker_name
+        polling = claims.Claims(
+            api,
+            self._runner,
+            attempts=self._attempts,
+            rhythm=self._rhythm,
+            worker=settings.worker_name,
+            beside=settings.kafka is not None,
         )
+        self._ways_in: list[claims.Claims | kafka.Messages] = [polling]
+        if settings.kafka is not None:
+            self._ways_in.append(
+                kafka.Messages(settings, api, self._runner, attempts=self._attempts, rhythm=self._rhythm)
+            )
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Takes runs until `stop`, lets those that it has end, or ends them at `hurry`."""
@@ -52,27 +62,29 @@ class Process:
             handlers=[*self._runner.calls],
         )
         reporting = asyncio.create_task(self._reports.run())
-        claiming = asyncio.create_task(self._claims.run())
+        coming = {asyncio.create_task(way.run()) for way in self._ways_in}
         ended = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait({reporting, claiming, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reporting, *coming, ended}, return_when=asyncio.FIRST_COMPLETED)
             log.info("worker_stops", running=len(self._attempts))
-            await self._drain(claiming, hurry)
+            await self._drain(coming, hurry)
         finally:
             ended.cancel()
             reporting.cancel()
             self._code.threads.abandon()
             self._heart.stop()
             await self._code.children.close()
-        for task in (claiming, reporting):
+        for task in (*coming, reporting):
             if task.done() and not task.cancelled():
                 task.result()
 
-    async def _drain(self, claiming: asyncio.Task[None], hurry: asyncio.Event) -> None:
+    async def _drain(self, coming: set[asyncio.Task[None]], hurry: asyncio.Event) -> None:
         self._runner.draining = True
-        claiming.cancel()
-        await asyncio.wait({claiming})
-        await self._claims.give_back()
+        for task in coming:
+            task.cancel()
+        await asyncio.wait(coming)
+        for way in self._ways_in:
+            await way.give_back()
         await self._runner.drain(grace=self._settings.grace_seconds, hurry=hurry)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._reports.all_answered(), _FLUSH_SECONDS)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from clockhand import errors
+from clockhand import brokers, errors
 from clockhand.environment import Reader, one_of, read, seconds, variable, whole
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -39,6 +39,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The file of the hosts that the handler http may call (YAML: hosts, networks); None: no such handler."""
     http_keys: str | None = None
     """A folder with a file for each key that the handler http signs with, named as the key's id."""
+    kafka: str | None = None
+    """Kafka brokers as host:port, separated by commas, where the pool has dispatch: Kafka."""
+    kafka_security_protocol: str = "PLAINTEXT"
+    """How the brokers are spoken to, by Kafka's own names."""
+    kafka_ca: str | None = None
+    """The file of the authorities (PEM) that the brokers' certificates are checked against; None: those of the system."""
+    kafka_sasl_mechanism: str = "PLAIN"
+    """How the user name and the password are shown to the brokers."""
+    kafka_username: str | None = None
+    """The user, with a security protocol that begins with SASL."""
+    kafka_password_file: str | None = None
+    """The file of the user's password, read again for each new connection. Never logged."""
     grace_seconds: float = 30.0
     """How long running attempts may go on after SIGTERM."""
     health_port: int = 8081
@@ -58,6 +70,7 @@ def from_environment(environment: Mapping[str, str], *, pool: str | None = None)
         mistakes.append(f"{variable('pool')}: missing; name the pool, such as team-a/mailers")
     if len(told) != 1:
         mistakes.append(f"{variable('token_file')}: set it or {variable('token')}, and not both")
+    mistakes += brokers.mistakes(values)
     if mistakes:
         raise errors.InvalidInput("", "; ".join(mistakes))
     return Settings(**values)
@@ -102,6 +115,7 @@ _READERS: Mapping[str, Reader] = {
     "exec_commands": str,
     "http_hosts": str,
     "http_keys": str,
+    **brokers.READERS,
     "grace_seconds": seconds(0, 3600),
     "health_port": whole(0, 65535),
     "log_format": one_of("json", "text"),
