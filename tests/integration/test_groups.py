@@ -16,7 +16,7 @@ from tests.support import limits as files
 from clockhand.domain import ids, spec
 from clockhand.domain.states import Reason
 from clockhand.domain.states import RunState as S
-from clockhand.engine import admit, limits
+from clockhand.engine import admit, fire, limits
 from clockhand.store import database, runs
 
 EVERYWHERE = ids.EVERY_SHARD
@@ -169,3 +169,80 @@ async def test_without_the_limits_a_run_of_a_group_is_left_to_whoever_has_them(w
         assert await admit.promote_for(connection, [job.job_id], now=await database.now(connection)) == 0
     assert await world.look(waiting) == [(S.BLOCKED, Reason.JOB_LIMIT)]
     assert await world.sweep() == 1
+
+
+async def fired(world: World, *plans: spec.JobSpec, count: int = 1) -> Sequence[Any]:
+    """Jobs of each plan, whose slots of this minute have fired; their runs by job name: rows (state, reason, message)."""
+    async with world.db.transaction() as connection:
+        minute = (await database.now(connection)).replace(second=0, microsecond=0)
+        for number, plan in enumerate(plans):
+            await jobs.make_jobs(connection, count, job=plan, next_slot_at=minute, name=f"fired-{number}")
+    await fire.Fire(world.db, file=world.file).run_once(EVERYWHERE)
+    async with world.db.transaction() as connection:
+        text = "SELECT state::text, reason, message FROM live_runs WHERE job_name LIKE 'fired%%' ORDER BY job_name"
+        return await jobs.query(connection, text)
+
+
+async def test_a_slot_finds_no_place_in_a_full_group(world: World) -> None:
+    found = await fired(world, EXPORTS, count=5)
+    assert sorted((row.state, row.reason) for row in found) == [("Blocked", "GroupLimit")] * 3 + [("Queued", None)] * 2
+
+
+async def test_pods_and_workers_share_a_group(world: World) -> None:
+    found = await fired(world, EXPORTS, jobs.pooled(concurrency_group="exports"), count=2)
+    assert sorted(row.state for row in found) == ["Blocked"] * 2 + ["Queued"] * 2
+
+
+async def test_no_slot_overtakes_what_waits_for_the_group(world: World) -> None:
+    [job] = await world.make(1)
+    waiting = await world.run(job, S.BLOCKED, seconds=30, reason=Reason.GROUP_LIMIT)
+    [found] = await fired(world, EXPORTS)
+    assert (found.state, found.reason) == ("Blocked", "GroupLimit")
+    assert await world.sweep() == 2
+    assert await world.look(waiting) == [QUEUED]
+
+
+async def test_a_slot_says_at_once_that_nobody_knows_its_group(world: World) -> None:
+    known, unknown = await fired(world, EXPORTS, jobs.plan(concurrency_group="lost"))
+    assert (known.state, known.message) == ("Queued", None)
+    assert (unknown.state, unknown.reason) == ("Blocked", "GroupLimit")
+    assert 'no group "lost"' in unknown.message
+
+
+@pytest.mark.parametrize("policy", list(spec.ConcurrencyPolicy))
+async def test_a_run_that_waits_for_its_group_counts_for_its_job_as_any_other(
+    world: World, policy: spec.ConcurrencyPolicy
+) -> None:
+    full = [await world.run(job, S.RUNNING, seconds=200) for job in await world.make(2)]
+    plan = jobs.plan(concurrency_group="exports", concurrency_policy=policy)
+    assert [row.state for row in await fired(world, plan)] == ["Blocked"]
+    async with world.db.transaction() as connection:
+        await connection.execute(
+            "UPDATE jobs SET next_slot_at = next_slot_at + interval '1 s', next_run_at = next_slot_at + interval '1 s', "
+            "last_slot_at = next_slot_at WHERE name LIKE 'fired%'"
+        )
+        later = await database.now(connection) + timedelta(minutes=2)
+        await connection.execute(
+            "UPDATE live_runs SET scheduled_at = scheduled_at - interval '1 min' WHERE job_name LIKE 'fired%'"
+        )
+        [job_id] = [
+            row.job_id for row in await jobs.query(connection, "SELECT job_id FROM jobs WHERE name LIKE 'fired%%'")
+        ]
+        await fire.settle_due(connection, [job_id], now=later)
+        text = "SELECT reason, count(*) AS n FROM live_runs WHERE job_name LIKE 'fired%%' GROUP BY reason"
+        live = {row.reason: row.n for row in await jobs.query(connection, text)}
+        skips = await jobs.one(connection, "SELECT count(*) FROM skips WHERE reason = 'Forbid'")
+        cancelled = await jobs.one(connection, "SELECT count(*) FROM run_history WHERE reason = 'Replaced'")
+    expected = {
+        spec.ConcurrencyPolicy.ALLOW: ({"GroupLimit": 2}, 0, 0),
+        spec.ConcurrencyPolicy.FORBID: ({"GroupLimit": 1}, 1, 0),
+        spec.ConcurrencyPolicy.REPLACE: ({"GroupLimit": 1}, 0, 1),
+        spec.ConcurrencyPolicy.QUEUE: ({"GroupLimit": 1, "JobLimit": 1}, 0, 0),
+    }
+    assert (live, skips, cancelled) == expected[policy]
+    for run_id in full:
+        await world.end(run_id)
+    async with world.db.transaction() as connection:
+        text = "SELECT count(*) FROM live_runs WHERE job_name LIKE 'fired%%' AND state = 'Queued'"
+        [[queued]] = await jobs.query(connection, text)
+    assert queued == (2 if policy is spec.ConcurrencyPolicy.ALLOW else 1)

@@ -16,7 +16,8 @@ import msgspec
 
 from clockhand import metrics
 from clockhand.domain import admission, firing, ids, spec, states
-from clockhand.engine import admit, parking, pauses, skips, specs
+from clockhand.domain import limits as domain
+from clockhand.engine import admit, groups, limits, parking, pauses, skips, specs
 from clockhand.engine.pools import desk as desks
 from clockhand.engine.pools import handover
 from clockhand.store import database, partitions
@@ -33,12 +34,15 @@ ANYBODYS_AFTER = timedelta(seconds=3)
 class Fire:
     """Fires the due slots of the shards that this replica holds, and long overdue ones of all shards.
 
-    Where workers wait at the `desk` they have the runs at once.
+    Where workers wait at the `desk` they have the runs at once; `file` says what places concurrency groups have.
     """
 
-    def __init__(self, db: database.Database, desk: desks.Desk | None = None) -> None:
+    def __init__(
+        self, db: database.Database, desk: desks.Desk | None = None, file: limits.LimitsFile | None = None
+    ) -> None:
         self._db = db
         self._desk = desk or desks.Desk()
+        self._file = file or limits.LimitsFile(None)
 
     async def run_once(self, shards: Collection[int], *, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left, but for
@@ -55,7 +59,8 @@ class Fire:
                 before = now - ANYBODYS_AFTER if anybodys else now
                 due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
                 stopped = await pauses.at_limit(connection, due)
-                await _fire(connection, [job for job in due if job.job_id not in stopped], now=now, over=over)
+                going = [job for job in due if job.job_id not in stopped]
+                await _fire(connection, going, now=now, over=over, caps=self._file.current)
         self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)
@@ -85,12 +90,17 @@ class _Batch:
     moves: list[rows.Advance] = dataclasses.field(default_factory=list)
     replaced: list[uuid.UUID] = dataclasses.field(default_factory=list)
     pooled: dict[uuid.UUID, rows.DueJob] = dataclasses.field(default_factory=dict)
+    grouped: dict[uuid.UUID, str] = dataclasses.field(default_factory=dict)
+    """The concurrency group of each run that has one."""
 
     def add(self, job: rows.DueJob, live: Sequence[admission.LiveRun], *, now: datetime, early: bool) -> None:
         """Decides over the due slots of one more job. What its spec raises leaves the batch as it was."""
         plan = specs.of(job.spec)
         decided = firing.fire(plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live, now=now, early=early)
-        self.runs += [_run(job, plan, slot) for slot in decided.slots]
+        new = [_run(job, plan, slot) for slot in decided.slots]
+        self.runs += new
+        if plan.concurrency_group is not None:
+            self.grouped |= dict.fromkeys((run.run_id for run in new), plan.concurrency_group)
         if job.pool is not None:
             self.pooled[job.job_id] = job
         self.skipped += [
@@ -108,6 +118,7 @@ async def _fire(
     now: datetime,
     early: bool = False,
     over: handover.HandOver | None = None,
+    caps: domain.Limits | None = None,
 ) -> Sequence[rows.DueJob]:
     """Fires the slots of `due`, one job after the other; returns the jobs that would be too many for one statement."""
     live = await rows.live_of_jobs(connection, [job.job_id for job in due if _looks_at_live(job)])
@@ -120,26 +131,33 @@ async def _fire(
         except Exception as error:  # whatever a spec raises, it stops its own job alone
             await parking.park(connection, job, error, now=now)
         done += 1
-    await _store(connection, batch, now=now, over=over)
+    await _store(connection, batch, now=now, over=over, caps=caps)
     return due[done:]
 
 
 async def _store(
-    connection: database.Connection, batch: _Batch, *, now: datetime, over: handover.HandOver | None
+    connection: database.Connection,
+    batch: _Batch,
+    *,
+    now: datetime,
+    over: handover.HandOver | None,
+    caps: domain.Limits | None,
 ) -> None:
     if batch.replaced:
         await run_rows.cancel_waiting(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED)
     await partitions.ensure_for(connection, [run.scheduled_at for run in batch.runs], now=now)
+    new = await groups.placed(connection, caps, batch.runs, batch.grouped)
     if over is None:
-        inserted = await rows.insert_runs(connection, batch.runs, now=now)
+        inserted = await rows.insert_runs(connection, new, now=now)
     else:
-        inserted = await over.insert(connection, batch.runs, batch.pooled, now=now)
+        inserted = await over.insert(connection, new, batch.pooled, now=now)
+    await groups.explain(connection, caps, new, batch.grouped, now=now)
     await skips.record(connection, batch.skipped, now=now)
     await rows.advance(connection, batch.moves)
     await rows.show_fired(connection, batch.runs, moves=batch.moves, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
-    await admit.promote_for(connection, batch.replaced, now=now)
+    await admit.promote_for(connection, batch.replaced, caps=caps, now=now)
     metrics.RUNS_FIRED.inc(len(inserted))
 
 

@@ -89,5 +89,20 @@ async def placed(
     return found
 
 
+async def explain(
+    connection: database.Connection,
+    caps: domain.Limits | None,
+    new: Sequence[firing.NewRun],
+    groups: Mapping[uuid.UUID, str],
+    *,
+    now: datetime,
+) -> None:
+    """Lets runs that were just inserted say why they wait for their group, where nothing that ends can help."""
+    if caps is not None:
+        waiting = (run.run_id for run in new if run.reason is states.Reason.GROUP_LIMIT)
+        reasons = {run: caps.why_no_place(groups[run]) for run in waiting}
+        await rows.wait(connection, {run: reason for run, reason in reasons.items() if reason}, now=now)
+
+
 def _positive(free: Mapping[str, int]) -> Mapping[str, int]:
     return {group: places for group, places in free.items() if places > 0}

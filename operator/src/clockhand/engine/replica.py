@@ -74,7 +74,7 @@ class Replica:
         )
         self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
         steps = pulse.Steps(
-            fire.Fire(db),
+            fire.Fire(db, file=self._caps),
             admit.Admit(db, self._caps),
             backfill.Backfill(db, self._caps),
             deadlines.Deadlines(db),
