@@ -125,5 +125,7 @@ def test_rules_stand_where_the_parser_checks_too() -> None:
     forms = {"spec.schedule", "spec.schedules[]", "spec.every", "spec.at", "spec.startAt", "spec.endAt"}
     assert paths == {"", "spec", "spec.retry.backoff", "spec.retry.rules[]", "spec.handler", "spec.pool", *forms}
     paths = {path for path, schema in nodes(root(workerpool_crd.RESOURCE)) if RULES in schema}
-    lists = {"spec.handlers[]", "spec.allowedNamespaces[]", "spec.http.allowedHosts[]"}
+    lists = {
+        f"spec.{name}[]" for name in ("handlers", "allowedNamespaces", "http.allowedHosts", "http.allowedNetworks")
+    }
     assert paths == {"", "spec", "spec.image", "spec.http.secretName", *lists}

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import strategies
 
 from clockhand import errors
-from clockhand.domain import spec, times
+from clockhand.domain import spec, times, workerpool
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = [{"name": "main", "image": "any"}]
@@ -332,9 +332,11 @@ def test_jitter_may_be_longer_than_the_interval() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_parses(path: Path) -> None:
-    document = yaml.safe_load(path.read_text())
+    *pools, document = yaml.safe_load_all(path.read_text())
     assert document["metadata"]["name"] == path.stem
-    spec.parse(document["spec"])
+    parsed = spec.parse(document["spec"])
+    found = [workerpool.parse(pool["spec"]) for pool in pools]
+    assert [parsed.handler in pool.handlers for pool in found] == ([True] if parsed.handler else [])
 
 
 VALUES = strategies.recursive(

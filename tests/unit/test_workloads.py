@@ -148,7 +148,7 @@ def test_built_in_handlers_get_their_files_and_a_change_of_them_new_workers() ->
     found = rendered(execCommands=commands, http=http)
     data = found["ConfigMap"]["data"]
     assert json.loads(data["exec.yaml"]) == commands
-    assert json.loads(data["hosts.yaml"]) == {"hosts": ["api.example.org"]}
+    assert json.loads(data["hosts.yaml"]) == {"hosts": ["api.example.org"], "networks": []}
     environment = environment_of(execCommands=commands, http=http)
     assert environment["CLOCKHAND_EXEC_COMMANDS"] == "/etc/clockhand/pool/exec.yaml"
     assert environment["CLOCKHAND_HTTP_HOSTS"] == "/etc/clockhand/pool/hosts.yaml"

@@ -103,8 +103,13 @@ COMMAND = Form(
     wanted=True,
 )
 HOST = Form(
-    f"^([*][.])?({_LABEL}[.])*{_LABEL}$",
-    "is no name of a host: write one such as api.example.org or *.example.org, without scheme, port and path",
+    r"^(https?://)?([*]|([*][.])?[^ \t\r\n/:*@\[\]]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?$",
+    "is no host: write one such as api.example.org, *.example.org or http://hooks.example.org:8080, without a path",
+    wanted=True,
+)
+NETWORK = Form(
+    "^[0-9a-fA-F:.]+/[0-9]{1,3}$",
+    "is no network: write one with its length, such as 10.1.0.0/16 or fd00:1::/32",
     wanted=True,
 )
 SECRET = Form(

@@ -29,6 +29,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the http handler may do."""
 
     allowed_hosts: tuple[str, ...] = ()
+    allowed_networks: tuple[str, ...] = ()
     secret_name: str | None = None
 
 
@@ -177,18 +178,21 @@ def _mistakes(pool: PoolSpec) -> Iterator[tuple[str, str]]:
 
 
 def _texts(pool: PoolSpec) -> Iterator[tuple[str, str, forms.Form]]:
-    yield from ((f"handlers[{number}]", text, forms.HANDLER) for number, text in enumerate(pool.handlers))
-    yield from (
-        (f"allowedNamespaces[{number}]", text, forms.NAMESPACE) for number, text in enumerate(pool.allowed_namespaces)
+    lists = (
+        ("handlers", pool.handlers, forms.HANDLER),
+        ("allowedNamespaces", pool.allowed_namespaces, forms.NAMESPACE),
+        ("http.allowedHosts", pool.http.allowed_hosts, forms.HOST),
+        ("http.allowedNetworks", pool.http.allowed_networks, forms.NETWORK),
     )
+    for field, texts, form in lists:
+        yield from ((f"{field}[{number}]", text, form) for number, text in enumerate(texts))
     yield from (("execCommands", name, forms.COMMAND) for name in pool.exec_commands or ())
-    yield from (
-        (f"http.allowedHosts[{number}]", text, forms.HOST) for number, text in enumerate(pool.http.allowed_hosts)
-    )
-    if pool.http.secret_name is not None:
-        yield "http.secretName", pool.http.secret_name, forms.SECRET
-    if pool.image is not None:
-        yield "image", pool.image, forms.IMAGE
+    for field, given, form in (
+        ("http.secretName", pool.http.secret_name, forms.SECRET),
+        ("image", pool.image, forms.IMAGE),
+    ):
+        if given is not None:
+            yield field, given, form
 
 
 def _check_template(template: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ _FORMS = {
     "handlers[]": forms.HANDLER,
     "allowedNamespaces[]": forms.NAMESPACE,
     "http.allowedHosts[]": forms.HOST,
+    "http.allowedNetworks[]": forms.NETWORK,
     "http.secretName": forms.SECRET,
     "image": forms.IMAGE,
 }

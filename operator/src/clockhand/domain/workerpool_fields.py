@@ -121,12 +121,21 @@ _BUILT_IN = (
     Field(
         path="http.allowedHosts",
         kind=Kind.ARRAY,
-        text="The hosts that it may call, such as api.example.org or *.example.org; none if absent.",
+        text="The hosts that it may call, by https unless they say http://; without any there is no http handler.",
         default=(),
         low=0,
         high=1_000,
     ),
-    string("http.allowedHosts[]", "A host.", high=253),
+    string("http.allowedHosts[]", "A host, such as api.example.org, *.example.org or http://hooks:8080.", high=270),
+    Field(
+        path="http.allowedNetworks",
+        kind=Kind.ARRAY,
+        text="Networks that are not public and where such hosts may be all the same, such as 10.1.0.0/16.",
+        default=(),
+        low=0,
+        high=100,
+    ),
+    string("http.allowedNetworks[]", "A network.", high=43),
     string(
         "http.secretName",
         "A Secret of the pool's namespace, with a key to sign by in each entry; the entry's name is the key's id.",

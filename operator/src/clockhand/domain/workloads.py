@@ -87,7 +87,7 @@ def _settings(spec: PoolSpec) -> Mapping[str, str]:
     if spec.exec_commands:
         files[_EXEC_FILE] = spec.exec_commands
     if spec.http.allowed_hosts:
-        files[_HOSTS_FILE] = {"hosts": spec.http.allowed_hosts}
+        files[_HOSTS_FILE] = {"hosts": spec.http.allowed_hosts, "networks": spec.http.allowed_networks}
     return {name: msgspec.json.encode(content, order="deterministic").decode() for name, content in files.items()}
 
 
