@@ -141,10 +141,9 @@ async def operator(at: Time, name: str) -> AsyncIterator[Operator]:
                 admit.Admit(db),
                 backfill.Backfill(db),
                 deadlines.Deadlines(db),
-                claim.Claims(limits.LimitsFile(None)),
-                launcher,
+                pulse.Pods(claim.Claims(limits.LimitsFile(None)), launcher, observer),
             )
-            beating = pulse.Pulse(db, held=held, steps=steps, observer=observer, monotonic=at.monotonic)
+            beating = pulse.Pulse(db, held=held, steps=steps, monotonic=at.monotonic)
             yield Operator(db, held, beating, observer, launcher)
             await launcher.drain(0)
     finally:

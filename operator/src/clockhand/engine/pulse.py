@@ -17,6 +17,7 @@ import structlog
 from clockhand import metrics
 from clockhand.domain import ids
 from clockhand.engine import admit, backfill, claim, clock, deadlines, fire, launch, observe, shards
+from clockhand.engine.pools import desk as desks
 from clockhand.store import database, runs
 
 log = structlog.get_logger(__name__)
@@ -25,9 +26,20 @@ LONGEST_SLEEP = 2.0
 _SHORTEST_SLEEP = 0.02
 _WHILE_QUEUED = 0.25
 """What waits at an owner's cap, or for room to launch, goes on when something ends: no instant tells when."""
+_WHILE_AWAITED = 1.5
+"""Workers wait for what others queue: together with the leases of the shards that is one query a second."""
 _ADMIT_EVERY = 5.0
 _ROUNDS = 40
 """Batches of one kind in one pulse, so that a flood of due slots does not hold up claims and deadlines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pods:
+    """What claims runs for pods, launches them, and sees what becomes of them."""
+
+    claims: claim.Claims
+    launch: launch.Launch
+    observer: observe.Observe
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,8 +50,8 @@ class Steps:
     admit: admit.Admit
     backfill: backfill.Backfill
     deadlines: deadlines.Deadlines
-    claims: claim.Claims
-    launch: launch.Launch
+    pods: Pods | None = None
+    """None in an API process, whose runs go to workers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,10 +63,11 @@ class Pulsed:
     unnumbered: bool = False
     open: bool = False
     news: bool = False
+    leased: bool = False
 
 
 class Pulse:
-    """One replica's pulse over the shards it holds."""
+    """One replica's pulse over the shards it holds, and over the queues for which somebody waits at its desk."""
 
     def __init__(
         self,
@@ -62,13 +75,13 @@ class Pulse:
         *,
         held: shards.Shards,
         steps: Steps,
-        observer: observe.Observe,
+        desk: desks.Desk | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = db
         self._held = held
         self._steps = steps
-        self._observer = observer
+        self._desk = desk or desks.Desk()
         self._monotonic = monotonic
         self._pause = clock.Pause(db, doubtful=lambda: held.doubtful, monotonic=monotonic)
         self._admitted_at = float("-inf")
@@ -78,38 +91,43 @@ class Pulse:
         held = self._held.holder().generations
         if not held:
             return Pulsed(sleep=LONGEST_SLEEP / 4)
+        pairs = self._desk.pairs()
         async with self._db.transaction() as connection:
-            wake = await runs.wake(connection, shards=held)
+            wake = await runs.wake(connection, shards=held, pairs=pairs)
+        self._desk.looked(pairs, wake.queued_for)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
         waits = await self._pause.look(wake.clock, wake.clock_is)
         fired = 0 if waits else await self._fire(wake)
         admitted = await self._admit(wake)
         went_on = await self._backfill(wake)
+        if admitted or went_on:
+            self._desk.mark_all()
         if not waits:
             await self._deadlines(wake)
         claimed = await self.claim() if wake.queued or fired or admitted or went_on else 0
         return Pulsed(
-            sleep=_SHORTEST_SLEEP if claimed or fired or went_on else _until_next(wake),
+            sleep=_SHORTEST_SLEEP if claimed or fired or went_on else _until_next(wake, self._longest(wake)),
             stopping=wake.stopping,
             unnumbered=wake.unnumbered,
             open=wake.open,
             news=wake.news,
+            leased=wake.leased,
         )
 
     async def claim(self) -> int:
         """Claims what can be launched now; returns how many."""
-        total = 0
-        while room := self._steps.launch.room():
+        total, pods = 0, self._steps.pods
+        while pods is not None and (room := pods.launch.room()):
             holder = self._held.holder()
             if not holder.generations:
                 break
             limit = min(room, fire.BATCH)
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
-                claims = await self._steps.claims.take(connection, holder=holder, limit=limit, now=now)
+                claims = await pods.claims.take(connection, holder=holder, limit=limit, now=now)
             metrics.RUNS_CLAIMED.inc(len(claims))
             total += len(claims)
-            await self._steps.launch.start(claims)
+            await pods.launch.start(claims)
             if len(claims) < limit:
                 break
         return total
@@ -142,15 +160,19 @@ class Pulse:
     async def _deadlines(self, wake: runs.Wake) -> None:
         nearest = min((at for at in (wake.next_deadline, wake.next_run_deadline) if at), default=None)
         if nearest is not None and nearest <= wake.now:
-            gated = list(self._observer.gated.values())
+            gated = list(self._steps.pods.observer.gated.values()) if self._steps.pods else ()
             await self._steps.deadlines.run_once(self._held.holder().generations, gated=gated)
 
+    def _longest(self, wake: runs.Wake) -> float:
+        if wake.queued:
+            return _WHILE_QUEUED
+        return _WHILE_AWAITED if self._desk.pairs() else LONGEST_SLEEP
 
-def _until_next(wake: runs.Wake) -> float:
+
+def _until_next(wake: runs.Wake, longest: float) -> float:
     instants = (wake.next_due, wake.next_retry, wake.next_deadline, wake.next_run_deadline, wake.next_backfill)
     waits = [(instant - wake.now).total_seconds() for instant in instants if instant is not None]
     # what was due a moment ago has been dealt with, or cannot be now: both are looked at again, not at once
-    longest = _WHILE_QUEUED if wake.queued else LONGEST_SLEEP
     return min([longest, *(wait for wait in waits if wait > 0)])
 
 

@@ -78,10 +78,9 @@ class Replica:
             admit.Admit(db, self._caps),
             backfill.Backfill(db, self._caps),
             deadlines.Deadlines(db),
-            claim.Claims(self._caps),
-            self._launcher,
+            pulse.Pods(claim.Claims(self._caps), self._launcher, self.observer),
         )
-        self._pulse = pulse.Pulse(db, held=self.held, steps=steps, observer=self.observer)
+        self._pulse = pulse.Pulse(db, held=self.held, steps=steps)
         self._rezone = rezone.Rezone(db, version=self.held.zone_version, lease=lease)
         self._sweep = sweep.Sweep(
             db,

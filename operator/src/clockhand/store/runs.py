@@ -164,6 +164,10 @@ class Wake:
     oldest_anywhere: datetime | None
     next_backfill: datetime | None
     """When a backfill is to be looked at."""
+    leased: bool
+    """Some worker has an attempt."""
+    queued_for: Collection[tuple[str, str]]
+    """Those of the given pools and handlers for which something is Queued."""
 
 
 async def open_of_shards(
@@ -327,13 +331,21 @@ async def promote(connection: database.Connection, run_ids: Collection[uuid.UUID
     return len(await database.fetch(connection, "runs.promote", {"run_ids": list(run_ids), "now": now}))
 
 
-async def wake(connection: database.Connection, *, shards: Collection[int]) -> Wake:
-    """One look for all loops."""
-    row = await database.fetch_one(connection, "runs.wake", {"shards": sorted(shards)})
+async def wake(
+    connection: database.Connection, *, shards: Collection[int], pairs: Sequence[tuple[str, str]] = ()
+) -> Wake:
+    """One look for all loops; `pairs` are pools and handlers for which somebody waits."""
+    parameters = {
+        "shards": sorted(shards),
+        "pools": [pool for pool, _ in pairs],
+        "handlers": [handler for _, handler in pairs],
+    }
+    row = await database.fetch_one(connection, "runs.wake", parameters)
     assert row is not None
     now = database.time_in(connection, row)
-    clock, step, noticed_at, *rest = row
-    return Wake(now, clock, clocks.Stored(step, noticed_at), *rest)
+    clock, step, noticed_at, *rest, numbers = row
+    queued_for = {pairs[number - 1] for number in numbers}
+    return Wake(now, clock, clocks.Stored(step, noticed_at), *rest, queued_for)
 
 
 async def still_open(

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 from clockhand.domain import protocol
-from clockhand.engine.pools import desk
+from clockhand.engine.pools import desk, messages
 from clockhand.store import assigned, database, leases, pools
 
 _REMEMBERED_SECONDS = 60.0
@@ -90,8 +90,7 @@ class Claims:
     ) -> Sequence[assigned.Assigned]:
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            held = [(one.run_id, int(one.token)) for one in request.held]
-            beat = leases.Beat(settings.pool, request.worker, settings.lease_seconds, held)
+            beat = messages.beat_of(settings, request.worker, request.held)
             runs = await leases.unlisted(connection, [beat], now=now, claimed_before=now)
         return runs[: request.max]
 

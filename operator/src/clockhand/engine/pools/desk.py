@@ -86,7 +86,10 @@ class _Waiting:
     def line_up(self, seat: Seat) -> None:
         self.seats[seat] = None
         for handler in seat.handlers:
-            self.lines.setdefault(handler, OrderedDict())[seat] = None
+            line = self.lines.setdefault(handler, OrderedDict())
+            line[seat] = None
+            if seat.worker is None:  # messages come first: workers that read them claim for what those do not bring
+                line.move_to_end(seat, last=False)
 
     def leave(self, seat: Seat) -> None:
         self.seats.pop(seat, None)
@@ -99,7 +102,8 @@ class _Waiting:
         while line:
             seat = next(iter(line))
             if seat.room:
-                line.move_to_end(seat)
+                if seat.worker is not None:
+                    line.move_to_end(seat)
                 return seat
             del line[seat]  # lined up again where a place is given back
         return None
@@ -209,13 +213,21 @@ class Desk:
             if waiting is not None and waiting.lines.get(handler):
                 self.mark(pool)
 
+    def mark_all(self) -> None:
+        """Says that runs are queued for somebody, nobody knows for whom."""
+        self._empty.clear()
+        for pool, waiting in self._pools.items():
+            if waiting.seats:
+                self.mark(pool)
+
     def found_empty(self, pairs: Collection[Pair]) -> None:
         """Says that nothing was queued for `pairs` just now."""
         self._empty.update(pairs)
 
-    def forget_empty(self) -> None:
-        """Believes no queue to be empty any more: what nobody has looked into for a while may have filled."""
-        self._empty.clear()
+    def looked(self, pairs: Collection[Pair], queued: Collection[Pair]) -> None:
+        """Replaces what is known of empty queues by a look at `pairs`: any other may have filled since the last one."""
+        self._empty = set(pairs) - set(queued)
+        self.queued(queued)
 
     def take_marks(self) -> Sequence[str]:
         """The pools whose queues are to be looked into for somebody who waits, each once."""

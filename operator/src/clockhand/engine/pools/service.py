@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 
 from clockhand.domain import protocol
+from clockhand.engine import aftermath, loops
 from clockhand.engine import limits as limit_files
-from clockhand.engine import loops
-from clockhand.engine.pools import backlog, claims, desk, directory, dispatch, messages
+from clockhand.engine.pools import claims, desk, directory, dispatch, heartbeats, messages, reports, starts
 from clockhand.engine.pools import kafka as kafkas
+from clockhand.engine.pools import replica as engine
 from clockhand.store import database, pools
 
 
@@ -25,12 +26,24 @@ class Pools:
         limits: limit_files.LimitsFile | None = None,
         kafka: kafkas.Publisher | None = None,
     ) -> None:
-        administered = limits or limit_files.LimitsFile(None)
-        self.desk = desk.Desk(administered)
-        self._directory = directory.Directory(db, administered)
-        self._backlog = backlog.Backlog(db, self.desk, administered)
+        caps = limits or limit_files.LimitsFile(None)
+        self.desk = desk.Desk(caps)
+        self._directory = directory.Directory(db, caps)
         self._claims = claims.Claims(db, self.desk)
+        self._heartbeats = heartbeats.Heartbeats(db)
+        after = aftermath.Aftermath(db, caps)
+        self._reports = reports.Reports(db, after=after, queued=self.desk.queued)
+        self._starts = starts.Starts(db)
         self._dispatch = dispatch.Dispatch(db, self.desk, kafka or kafkas.Publisher(), replica=replica)
+        self._replica = engine.Replica(db, self.desk, self._claims, name=replica, lease=lease, caps=caps, after=after)
+
+    def alive(self) -> bool:
+        """Whether the loops have gone round lately; for the liveness probe."""
+        return self._replica.alive()
+
+    def ready(self) -> bool:
+        """Whether this process can serve workers."""
+        return self._replica.ready()
 
     async def settings(self, pool: str) -> pools.Settings:
         """How `pool` is set up, not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
@@ -46,9 +59,30 @@ class Pools:
             heartbeat_seconds=settings.heartbeat_seconds,
         )
 
+    async def heartbeat(self, pool: str, request: protocol.HeartbeatRequest) -> protocol.HeartbeatAnswer:
+        """Renews the leases of what a worker has, and tells what has become of each."""
+        return await self._heartbeats.renew(await self.settings(pool), request)
+
+    async def report(self, pool: str, request: protocol.ReportRequest) -> protocol.ReportAnswer:
+        """Ends attempts; returns once that is stored."""
+        answer = await self._reports.submit(pool, request)
+        self._replica.ended()
+        return answer
+
+    async def start(self, pool: str, request: protocol.StartRequest) -> protocol.StartAnswer:
+        """Gives a worker the attempts whose tokens it presents, where nobody was quicker."""
+        return await self._starts.start(await self.settings(pool), request)
+
     def steps(self) -> Mapping[str, loops.Step]:
         """The loops by name, for `loops.forever`."""
-        return {"queue": self._queue_step, **self._dispatch.steps()}
+        return {
+            **self._replica.steps(),
+            "heartbeats": self._heartbeats.step,
+            "reports": self._reports.step,
+            "follow": self._follow_step,
+            "starts": self._starts.step,
+            **self._dispatch.steps(),
+        }
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set; then answers every claim that waits and gives everything back."""
@@ -60,10 +94,12 @@ class Pools:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for intake in (self._heartbeats, self._reports, self._starts):
+                intake.close()
             await self._dispatch.close()
+            await self._replica.leave()
 
-    async def _queue_step(self) -> float:
-        await self.desk.marked.wait()
-        for pool in self.desk.take_marks():
-            await self._backlog.run_once(pool)
-        return 0.0
+    async def _follow_step(self) -> float:
+        wait = await self._reports.follow_step()
+        self.desk.mark_all()
+        return wait

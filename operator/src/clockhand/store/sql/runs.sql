@@ -329,7 +329,14 @@ SELECT (SELECT clock FROM installed) AS clock,
                             WHERE jobs.shard = every.shard AND next_run_at <= (SELECT time FROM installed)
                             ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere,
        (SELECT look_at FROM backfills WHERE ended_at IS NULL AND shard = ANY(%(shards)s::smallint[])
-        ORDER BY look_at LIMIT 1) AS next_backfill
+        ORDER BY look_at LIMIT 1) AS next_backfill,
+       EXISTS (SELECT FROM live_runs r
+               WHERE r.state IN ('Claimed', 'Running', 'Stopping') AND r.pool IS NOT NULL) AS leased,
+       ARRAY(SELECT asked.number
+             FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
+             WHERE EXISTS (SELECT FROM live_runs r
+                           WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
+                             AND r.handler = asked.handler)) AS queued_for
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
                    ORDER BY next_run_at LIMIT 1) AS due ON true

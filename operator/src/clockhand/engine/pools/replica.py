@@ -1,0 +1,129 @@
+"""The engine of an API process: it holds shards of jobs whose runs workers take, fires them, and serves those who wait.
+
+Nothing here decides anything; it only lets the steps run next to each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+
+import structlog
+
+from clockhand import errors
+from clockhand.domain import sharding
+from clockhand.engine import admit, aftermath, backfill, deadlines, fire, limits, loops, pauses, pulse, shards
+from clockhand.engine.pools import backlog, claims, desk, rescue
+from clockhand.store import changes, database
+
+log = structlog.get_logger(__name__)
+
+_NUMBER_AFTER = 0.1
+_TIDY_EVERY = 60.0
+
+
+class Replica:
+    """The loops of one API process around its desk. `lease` is that of its shards, in seconds."""
+
+    def __init__(
+        self,
+        db: database.Database,
+        seats: desk.Desk,
+        answers: claims.Claims,
+        *,
+        name: str,
+        lease: float,
+        caps: limits.LimitsFile,
+        after: aftermath.Aftermath,
+    ) -> None:
+        self._db = db
+        self._desk = seats
+        self._claims = answers
+        self._lease = lease
+        self._caps = caps
+        self._held = shards.Shards(db, replica=name, lease=lease, role=sharding.Role.API)
+        self._backlog = backlog.Backlog(db, seats, caps)
+        steps = pulse.Steps(
+            fire.Fire(db, seats, caps), admit.Admit(db, caps), backfill.Backfill(db, caps), deadlines.Deadlines(db)
+        )
+        self._pulse = pulse.Pulse(db, held=self._held, steps=steps, desk=seats)
+        self._rescue = rescue.Rescue(db, held=self._held, after=after, queued=seats.queued)
+        self._leased = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._beat_at = time.monotonic()
+
+    def alive(self) -> bool:
+        """Whether the loops have gone round lately; for the liveness probe."""
+        return time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
+
+    def ready(self) -> bool:
+        """Whether this replica holds its leases."""
+        return self._held.trusted()
+
+    def ended(self) -> None:
+        """Says that attempts have ended: there may be room under caps, and there are changes to be numbered."""
+        self._backlog.ended()
+        self._changed.set()
+
+    def steps(self) -> Mapping[str, loops.Step]:
+        """The loops by name, for `loops.forever`."""
+        return {
+            "shards": self._shards_step,
+            "pulse": self._pulse_step,
+            "queue": self._queue_step,
+            "rescue": self._rescue_step,
+            "changes": self._changes_step,
+            "tidy": self._tidy_step,
+            "limits": self._caps.step,
+        }
+
+    async def leave(self) -> None:
+        """Gives everything back, for a stop on purpose."""
+        with contextlib.suppress(errors.ClockhandError):
+            await self._held.leave()
+            await changes.number_pending(self._db)
+
+    async def _shards_step(self) -> float:
+        self._beat_at = time.monotonic()  # a database that is away is no reason to restart this process
+        await self._held.run_once()
+        return self._lease / 3
+
+    async def _pulse_step(self) -> float:
+        pulsed = await self._pulse.run_once()
+        if pulsed.unnumbered:
+            self._changed.set()
+        if pulsed.leased:
+            self._leased.set()
+        else:
+            self._leased.clear()
+        return pulsed.sleep
+
+    async def _queue_step(self) -> float:
+        """A look into each queue that may have something for those who wait."""
+        await self._desk.marked.wait()
+        for pool in self._desk.take_marks():
+            if await self._backlog.run_once(pool):
+                self._changed.set()
+        return 0.0
+
+    async def _rescue_step(self) -> float:
+        await self._leased.wait()
+        if await self._rescue.run_once():
+            self.ended()
+        return rescue.EVERY
+
+    async def _changes_step(self) -> float:
+        await self._changed.wait()
+        self._changed.clear()
+        await changes.number_pending(self._db)
+        return _NUMBER_AFTER
+
+    async def _tidy_step(self) -> float:
+        """What may wait: ends of pauses that a dead process left, and the memory of workers that are gone."""
+        self._claims.forget_silent()
+        held = self._held.holder().generations
+        if held and self._held.paused:
+            await pauses.sweep(self._db, held)
+        return _TIDY_EVERY
