@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import enum
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 from clockhand.domain import protocol
 from clockhand.worker import tail
 
-Key = tuple[uuid.UUID, str]
+Key = tuple[int, str]
 Clock = Callable[[], float]
 
-_REMEMBERED = 4 * protocol.MAX_RUNS
+_REMEMBERED = 2 * protocol.MAX_RUNS
 
 
 def boot_time() -> float:
@@ -106,7 +105,7 @@ def nothing() -> None:
 
 def key_of(held: protocol.Held | protocol.Run | protocol.Renewed | protocol.Reported) -> Key:
     """What an attempt is known by: a run that comes a second time has another token."""
-    return held.run_id, held.token
+    return held.run_id.int, held.token
 
 
 class Attempts:
@@ -115,7 +114,8 @@ class Attempts:
     def __init__(self, clock: Clock = boot_time) -> None:
         self.clock = clock
         self._held: dict[Key, Attempt] = {}
-        self._past: dict[Key, None] = {}
+        self._past: set[Key] = set()
+        self._long_past: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -129,7 +129,7 @@ class Attempts:
     def take(self, run: protocol.Run, *, trusted_until: float) -> Attempt | None:
         """The attempt that `run` is, None where it is or was here already."""
         key = key_of(run)
-        if key in self._held or key in self._past:
+        if key in self._held or key in self._past or key in self._long_past:
             return None
         attempt = Attempt(run, now=self.clock(), trusted_until=trusted_until)
         self._held[key] = attempt
@@ -143,9 +143,9 @@ class Attempts:
         """It is over: its report was answered, or it is somebody else's."""
         if self._held.pop(attempt.key, None) is None:
             return
-        self._past[attempt.key] = None
+        self._past.add(attempt.key)
         if len(self._past) > _REMEMBERED:
-            self._past.pop(next(iter(self._past)), None)
+            self._past, self._long_past = set(), self._past
 
     def lose(self, attempt: Attempt, reason: str) -> None:
         """It is not ours any more: its handler is ended, and nothing is reported."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.domain import protocol
 from clockhand.worker import client
 from clockhand.worker.attempts import Attempt, Attempts
@@ -84,6 +84,8 @@ class Reports:
         except errors.InvalidInput as error:
             await self._apart(batch, str(error))
             return
+        for outcome, count in collections.Counter(report.outcome for _, report in batch).items():
+            metrics.WORKER_ATTEMPTS.labels(outcome=outcome).inc(count)
         for (attempt, report), reported in zip(batch, answer.reports, strict=False):
             self._attempts.forget(attempt)
             if not reported.accepted:

@@ -22,7 +22,6 @@ _AGAIN_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-_ENDED = {outcome: metrics.WORKER_ATTEMPTS.labels(outcome=outcome.value) for outcome in protocol.Outcome}
 Call = Callable[[Attempt, sdk.Run], Coroutine[Any, Any, object]]
 """Makes an attempt: what it returns is the run's result, what it raises its failure."""
 
@@ -50,6 +49,7 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        metrics.WORKER_RUNNING.set_function(lambda: len(self._tasks))
 
     @property
     def free(self) -> int:
@@ -111,12 +111,10 @@ class Runner:
         task = self._loop.create_task(self._make(attempt, unsure))
         attempt.interrupt = functools.partial(self._loop.call_soon_threadsafe, task.cancel)
         self._tasks.add(task)
-        metrics.WORKER_RUNNING.inc()
         task.add_done_callback(functools.partial(self._free, attempt))
 
     def _free(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        metrics.WORKER_RUNNING.dec()
         self._freed.set()
         if self._attempts.get(attempt.key) is attempt:
             self._give_back(attempt)  # nothing, unless it was cancelled before its first step
@@ -165,7 +163,6 @@ class Runner:
             self._attempts.lose(attempt, "its lease was over before it ended")
             return
         attempt.done = True
-        _ENDED[report.outcome].inc()
         self._reports.add(attempt, report)
 
     def _give_back(self, attempt: Attempt) -> None:
