@@ -23,6 +23,7 @@ from clockhand.store import (
     database,
     expiry,
     groups,
+    kafka,
     limits,
     listing,
     mirroring,
@@ -268,7 +269,7 @@ async def _promote(scene: Scene) -> None:
 
 
 async def _limits(scene: Scene) -> None:
-    caps = {f"k8s/team-{number}": BATCH for number in range(3)}
+    caps = {f"k8s/team-{number}": BATCH for number in (4, 5, 6)}  # in the crowd an owner's runs are all in one state
     await limits.lock(scene.connection, [f"owner:{owner}" for owner in caps])
     found = await limits.open_of_owners(scene.connection, caps)
     assert set(found.values()) == {BATCH}
@@ -277,8 +278,7 @@ async def _limits(scene: Scene) -> None:
 
 async def _groups(scene: Scene) -> None:
     """Many runs wait in few groups, whose places are taken."""
-    text = "UPDATE live_runs SET concurrency_group = 'group-' || shard %% 4 WHERE shard < 40 AND pool IS NULL"
-    await scene.raw.execute(text.encode())
+    await scene.raw.execute(b"UPDATE live_runs SET concurrency_group = 'group-' || (shard & 3) WHERE shard < 40")
     await scene.raw.execute(b"UPDATE live_runs SET reason = 'GroupLimit' WHERE shard < 30 AND state = 'Blocked'")
     names = await groups.waiting(scene.connection)
     assert len(names) == 4
@@ -391,6 +391,19 @@ async def _workerpools(scene: Scene) -> None:
     await workerpools.remove(scene.connection, [pool], now=scene.now)
 
 
+async def _kafka(scene: Scene) -> None:
+    """A pool with some messages on their way, and many attempts that somebody has started."""
+    await scene.raw.execute(
+        "UPDATE live_runs SET pool = %s, handler = 'email.send', shard = shard + 256, lease_until = now(), "
+        "worker = CASE WHEN run_id = ANY(ARRAY(SELECT run_id FROM live_runs WHERE shard < 8 AND state = 'Running' "
+        "AND pool IS NULL LIMIT %s)) THEN NULL ELSE 'w' END WHERE shard < 8 AND pool IS NULL AND state = 'Running'",
+        (jobs.POOL, BATCH),
+    )
+    assert await kafka.unstarted(scene.connection, [jobs.POOL]) == {(jobs.POOL, "email.send"): BATCH}
+    await kafka.dispatched(scene.connection)
+    await kafka.show(scene.connection, {jobs.POOL: "any"}, replica="one", now=scene.now)
+
+
 async def _rezone(scene: Scene) -> None:
     page = await rezoning.page(scene.connection, after=rezoning.BEGINNING, limit=BATCH)
     found = [one.job_id for one in page] or await scene.some("job_id", "jobs", "next_slot_at > now()")
@@ -431,6 +444,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),
     "rezone": (_rezone, BATCH),
+    "kafka": (_kafka, BATCH),
     "workerpools": (_workerpools, workerpools.COUNT_LIMIT),
     "list all": (_page(), BATCH),
     "list an owner": (_page(owner="k8s/team-7"), BATCH),
