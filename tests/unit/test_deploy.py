@@ -17,22 +17,34 @@ OWN = "clockhand-system"
 RIGHTS = {
     ("ClusterRole", "clockhand-operator"): [
         "clockhand.dev/scheduledjobs: delete get list watch",
+        "clockhand.dev/workerpools: get list watch",
         "clockhand.dev/scheduledjobs/status: patch",
+        "clockhand.dev/workerpools/status: patch",
         "/pods: create delete get list watch",
         "/pods/log: get",
+        "apps/deployments: create delete get list patch",
+        "/serviceaccounts: create delete get patch",
+        "/configmaps: create delete get patch",
+        "policy/poddisruptionbudgets: create delete get patch",
         "/namespaces: get",
     ],
+    ("ClusterRole", "clockhand-api"): ["authentication.k8s.io/tokenreviews: create"],
     ("ClusterRole", "clockhand-runs"): [
         "apiregistration.k8s.io/apiservices[v1alpha1.runs.clockhand.dev]: get patch",
     ],
     ("Role", "clockhand-runs"): ["/secrets[clockhand-runs-tls]: get update"],
     ("ClusterRole", "clockhand-viewer"): [
         "clockhand.dev/scheduledjobs: get list watch",
+        "clockhand.dev/workerpools: get list watch",
         "clockhand.dev/scheduledjobs/status: get",
+        "clockhand.dev/workerpools/status: get",
+        "clockhand.dev/workerpools/scale: get",
         "runs.clockhand.dev/runs: get list watch",
     ],
     ("ClusterRole", "clockhand-editor"): [
         "clockhand.dev/scheduledjobs: create delete deletecollection patch update",
+        "clockhand.dev/workerpools: create delete deletecollection patch update",
+        "clockhand.dev/workerpools/scale: patch update",
         "runs.clockhand.dev/runs: create delete",
         "runs.clockhand.dev/runs/cancel: create",
         "runs.clockhand.dev/runs/retry: create",
@@ -42,6 +54,7 @@ RIGHTS = {
 
 BINDINGS = {
     "ClusterRoleBinding clockhand-operator: ClusterRole clockhand-operator to clockhand-operator",
+    "ClusterRoleBinding clockhand-api: ClusterRole clockhand-api to clockhand-api",
     "ClusterRoleBinding clockhand-runs: ClusterRole clockhand-runs to clockhand-runs",
     "ClusterRoleBinding clockhand-runs-auth-delegator: ClusterRole system:auth-delegator to clockhand-runs",
     f"RoleBinding {OWN}/clockhand-runs: Role clockhand-runs to clockhand-runs",
@@ -53,7 +66,7 @@ BINDINGS = {
 def objects(*kinds: str) -> Iterator[dict[str, Any]]:
     for path in sorted(DEPLOY.rglob("*.yaml")):
         if path.name != "kustomization.yaml":
-            yield from (thing for thing in yaml.safe_load_all(path.read_text()) if thing["kind"] in kinds)
+            yield from (thing for thing in yaml.safe_load_all(path.read_text()) if thing.get("kind") in kinds)
 
 
 def pod_templates() -> list[Any]:
@@ -108,7 +121,11 @@ def test_the_stock_roles_gain_what_is_theirs() -> None:
 def test_every_long_running_part_has_two_replicas_a_budget_and_probes() -> None:
     budgets = {thing["metadata"]["name"]: thing["spec"] for thing in objects("PodDisruptionBudget")}
     deployments = list(objects("Deployment"))
-    assert {thing["metadata"]["name"] for thing in deployments} == {"clockhand-operator", "clockhand-runs"}
+    assert {thing["metadata"]["name"] for thing in deployments} == {
+        "clockhand-operator",
+        "clockhand-api",
+        "clockhand-runs",
+    }
     for thing in deployments:
         spec = thing["spec"]
         assert spec["replicas"] == 2
@@ -146,7 +163,7 @@ def test_the_environment_is_one_that_clockhand_reads(pod: dict[str, Any]) -> Non
     known = {config.variable(field) for field in config.Settings.__struct_fields__}
     given = {entry["name"] for entry in pod["containers"][0]["env"] if entry["name"].startswith("CLOCKHAND_")}
     assert given <= known
-    # the variables of the Service clockhand-runs would otherwise be among them
+    # the variables of the Services clockhand-runs and clockhand-api would otherwise be among them
     assert pod.get("enableServiceLinks") is False
 
 
@@ -159,3 +176,11 @@ def test_the_names_agree_with_the_defaults_of_the_settings() -> None:
     (runs,) = (thing for thing in objects("Deployment") if thing["metadata"]["name"] == settings.runs_service)
     ports = {port["name"]: port["containerPort"] for port in runs["spec"]["template"]["spec"]["containers"][0]["ports"]}
     assert ports == {"runs": settings.runs_port, "health": settings.health_port}
+    (served,) = (thing for thing in objects("Service") if thing["metadata"]["name"] == "clockhand-api")
+    [port] = served["spec"]["ports"]
+    assert settings.api_url == f"http://clockhand-api.{served['metadata']['namespace']}:{port['port']}"
+    (answering,) = (thing for thing in objects("Deployment") if thing["metadata"]["name"] == "clockhand-api")
+    assert answering["spec"]["template"]["spec"]["containers"][0]["ports"] == [
+        {"name": port["targetPort"], "containerPort": settings.api_port},
+        {"name": "health", "containerPort": settings.health_port},
+    ]

@@ -69,7 +69,9 @@ class Gate:
             user = await self._reviews.user_of(token)
         except errors.ClockhandError as error:
             # also where it refuses us the right to ask: that is no answer about the caller
-            raise problems.unavailable(f"the API server cannot be asked about this token: {error}") from error
+            later = error.retry_after if isinstance(error, errors.Unavailable) else None
+            sentence = f"the API server cannot be asked about this token: {error}"
+            raise problems.unavailable(sentence, retry_after=later) from error
         return None if user is None else _account(user.username)
 
 

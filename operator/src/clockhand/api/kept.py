@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from clockhand import errors
 
 KEEP_SECONDS = 10.0
-_ENTRIES = 4_096
+ENTRIES = 4_096
 V = TypeVar("V")
 
 
@@ -23,6 +23,9 @@ class Kept(Generic[V]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._answers: dict[Hashable, tuple[float, asyncio.Future[V]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
         now = self._clock()
@@ -42,6 +45,6 @@ class Kept(Generic[V]):
             raise
 
     def _make_room(self, now: float) -> None:
-        if len(self._answers) >= _ENTRIES:
+        if len(self._answers) >= ENTRIES:
             fresh = {key: kept for key, kept in self._answers.items() if now - kept[0] <= KEEP_SECONDS}
-            self._answers = fresh if len(fresh) < _ENTRIES else {}
+            self._answers = fresh if len(fresh) < ENTRIES else {}

@@ -22,9 +22,9 @@ MAX_LOG_BYTES = 65_536
 MAX_BODY_BYTES = 1_048_576
 """Of a request: whoever has more to report sends it in several."""
 
-Token = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
-WorkerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$")]
-HandlerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=128)]
+Token = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$(?!\\n)")]
+WorkerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\\n)")]
+HandlerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$(?!\\n)", max_length=128)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -1,0 +1,94 @@
+"""The API process: what it is made of, how it starts, and how it ends without cutting anybody off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import structlog
+
+from clockhand import config, health
+from clockhand.api import auth, pools, reviews, server
+from clockhand.engine import limits, loops, schema
+from clockhand.engine.pools import service
+from clockhand.kube import client as clients
+from clockhand.kube import connection as connections
+from clockhand.store import database
+
+# a worker that is told at once comes again at once; one that is kept waiting holds its reports back
+_DATABASE_PATIENCE = 3.0
+log = structlog.get_logger(__name__)
+
+
+class Api:
+    """The API for workers over one database. Without `asked` static tokens alone count."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        db: database.Database,
+        asked: reviews.Reviews | None,
+        administered: limits.LimitsFile,
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._pools = service.Pools(db, replica=settings.replica, lease=settings.shard_lease, limits=administered)
+        self._server = server.Server(auth.Gate(db, asked), pools.PoolCalls(self._pools))
+        self._serving = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves until `stop` is set.
+
+        Then claims that wait are answered, what is under way is finished, and only after that the engine below ends: it
+        is what stores reports.
+        """
+        probes = health.Probes(alive=self._pools.alive, ready=lambda: self._serving and self._pools.ready())
+        async with health.served(probes, port=self._settings.health_port):
+            await schema.until_it_fits(self._db, stop)
+            if not stop.is_set():
+                await self._serve(stop)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        served = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pools.run(served))
+            try:
+                async with server.served(self._server, port=self._settings.api_port) as port:
+                    log.info("api_served", port=port)
+                    self._serving = True
+                    await stop.wait()
+                    self._serving = False
+                    self._pools.desk.close()
+            finally:
+                served.set()
+
+
+async def serve(settings: config.Settings) -> None:
+    """`clockhand api`: runs until SIGTERM or SIGINT."""
+    stop = loops.stop_on_signals()
+    administered = limits.LimitsFile(settings.limits)
+    db = database.Database(
+        settings.database_url,
+        size=settings.database_pool,
+        name="api",
+        options=settings.database_session_options,
+        patience=_DATABASE_PATIENCE,
+    )
+    await db.open()
+    try:
+        async with _reviews(settings.kubeconfig) as asked:
+            await Api(settings, db, asked, administered).run(stop)
+    finally:
+        await db.close()
+
+
+@contextlib.asynccontextmanager
+async def _reviews(kubeconfig: str | None) -> AsyncIterator[reviews.Reviews | None]:
+    connection = await connections.find_if_any(kubeconfig)
+    if connection is None:
+        log.info("no_cluster", tokens="static tokens alone")
+        yield None
+        return
+    async with clients.connect(connection) as client:
+        yield reviews.ApiServerReviews(client, (auth.AUDIENCE,))

@@ -1,0 +1,121 @@
+"""The HTTP face of the API: what every request passes through, once each and no more.
+
+It stands on aiohttp's bare server: its router and middlewares would cost as much as all that is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+from aiohttp import web
+from prometheus_client import Counter
+
+from clockhand import errors, metrics
+from clockhand.api import auth, pools, problems
+from clockhand.domain import protocol
+
+BODY_SECONDS = 10.0
+"""For a body to arrive whole."""
+_IDLE_SECONDS = 75.0
+"""A connection without a whole request is closed then, whether nothing comes or its header never ends."""
+_SHUTDOWN_SECONDS = 8.0
+_JSON = "application/json"
+_OTHER = "other"
+# of requests that are no HTTP it would write the header at fault, which may hold a token
+_silent = logging.getLogger("clockhand.api.http")
+_silent.disabled = True
+log = structlog.get_logger(__name__)
+
+
+class Server:
+    """Names the caller, reads the body, and turns what happens into an answer."""
+
+    def __init__(self, gate: auth.Gate, calls: pools.PoolCalls, *, body_seconds: float = BODY_SECONDS) -> None:
+        self._gate = gate
+        self._calls = calls
+        self._body_seconds = body_seconds
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Any request. Every failure is a problem document, and every answer is counted."""
+        target = pools.target_of(request.path)
+        response = await self._answered(request, target)
+        _counter(target.call if target else _OTHER, response.status).inc()
+        return response
+
+    async def _answered(self, request: web.BaseRequest, target: pools.Target | None) -> web.Response:
+        try:
+            return await self._answer(request, target)
+        except problems.Problem as problem:
+            return problem.response()
+        except errors.ClockhandError as error:
+            return problems.of_error(error).response()
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("request_failed", method=request.method, path=request.path)
+            return problems.Problem(500, "an internal error occurred; the server's log has more").response()
+
+    async def _answer(self, request: web.BaseRequest, target: pools.Target | None) -> web.Response:
+        if target is None:
+            raise problems.Problem(404, "there is nothing here: write /v1/pools/NAMESPACE/POOL/claim")
+        if request.method != "POST":
+            raise problems.Problem(
+                405, f"{request.method} is not supported here: send POST", headers=[("Allow", "POST")]
+            )
+        caller = await self._gate.caller(request.headers.get("Authorization"))
+        pool = await self._calls.admit(caller, target)
+        answer = await self._calls.answer(pool, target, await _body(request, self._body_seconds))
+        return web.Response(body=answer, content_type=_JSON)
+
+
+async def _body(request: web.BaseRequest, seconds: float) -> bytes:
+    try:
+        if (request.content_length or 0) > protocol.MAX_BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(protocol.MAX_BODY_BYTES, request.content_length or 0)
+        async with asyncio.timeout(seconds):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise problems.Problem(413, f"a body may have {protocol.MAX_BODY_BYTES} bytes: send it in parts") from None
+    except TimeoutError:
+        raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
+    except web.RequestPayloadError as error:
+        raise problems.Problem(400, f"the body cannot be read: {error}") from None
+
+
+@functools.cache
+def _counter(route: str, status: int) -> Counter:
+    return metrics.API_REQUESTS.labels(route, str(status))
+
+
+def _request(message: Any, payload: Any, connection: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, connection, writer, task, loop, client_max_size=protocol.MAX_BODY_BYTES)
+
+
+@contextlib.asynccontextmanager
+async def served(server: Server, *, port: int, host: str | None = None) -> AsyncIterator[int]:
+    """Serves for the length of the block, at the port that comes out; at its end requests may finish, for some seconds.
+
+    A client that goes away ends what was done for it: its claim must not be given runs.
+    """
+    bare = web.Server(
+        server.handle,
+        request_factory=_request,
+        handler_cancellation=True,
+        access_log=None,
+        logger=_silent,
+        keepalive_timeout=_IDLE_SECONDS,
+    )
+    runner = web.ServerRunner(bare, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host=host, port=port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
