@@ -29,6 +29,7 @@ from clockhand.store import (
     mirroring,
     pauses,
     queries,
+    redrives,
     rezoning,
     runs,
     shards,
@@ -63,6 +64,8 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("mirroring", "after"): "uuid",
     ("installation", "after"): "uuid",
     ("rezoning", "after"): "uuid",
+    ("redrives", "after"): "uuid",
+    ("redrives", "job_name"): "text",
     ("workerpools", "after"): "uuid",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
@@ -281,15 +284,28 @@ async def _groups(scene: Scene) -> None:
     await scene.raw.execute(b"UPDATE live_runs SET concurrency_group = 'group-' || (shard & 3) WHERE shard < 40")
     await scene.raw.execute(b"UPDATE live_runs SET reason = 'GroupLimit' WHERE shard < 30 AND state = 'Blocked'")
     names = await groups.waiting(scene.connection)
-    assert len(names) == 4
+    assert len(names) == 2
     await limits.places_of_groups(scene.connection, dict.fromkeys(names, BATCH))
-    rooms = dict.fromkeys(names, BATCH // 4)
+    rooms = dict.fromkeys(names, BATCH // 2)
     job_ids = await groups.heads(scene.connection, rooms)
     back = await scene.some("run_id", "live_runs", "waits_for_group", 10)
     await groups.leave(scene.connection, back)
     await groups.wait(scene.connection, dict.fromkeys(back, "why"), now=scene.now)
     await groups.tell(scene.connection, dict.fromkeys(names))
     assert await groups.promote(scene.connection, rooms, job_ids=job_ids, now=scene.now) == BATCH
+
+
+async def _redrives(scene: Scene) -> None:
+    wish = redrives.Selection("k8s/team-1", S.DEAD, scene.soon, since=scene.now - timedelta(days=20))
+    found = await redrives.find(scene.connection, wish, after=runs.NO_RUN, limit=20)
+    assert len(found) == 20
+    job_ids = await redrives.lock_jobs(scene.connection, {row.job_id for row in found})
+    specs = await redrives.specs(scene.connection, [row.run_id for row in found], owner=wish.owner, job_ids=job_ids)
+    back = await redrives.redrive(
+        scene.connection, {run: jobs.plan() for run in specs}, owner=wish.owner, now=scene.now
+    )
+    assert len(back) == 20
+    await redrives.audit(scene.connection, back, owner=wish.owner, actor="somebody", now=scene.now)
 
 
 async def _backfills(scene: Scene) -> None:
@@ -440,6 +456,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "expiry": (_expiry, BATCH),
     "limits": (_limits, 3 * BATCH),
     "groups": (_groups, BATCH),
+    "redrives": (_redrives, BATCH),
     "backfills": (_backfills, BATCH),
     "shards": (_shards, BATCH),
     "changes": (_changes, BATCH),

@@ -14,7 +14,7 @@ from tests.support import jobs
 from clockhand.domain import firing, states
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.store import database, groups, partitions, requests, runs
+from clockhand.store import database, groups, partitions, redrives, runs
 from clockhand.store import firing as fire_rows
 
 POD = uuid.UUID(int=99)
@@ -86,7 +86,7 @@ async def _retry(world: World) -> None:
 
 async def _redrive(world: World) -> None:
     now = await database.now(world.connection)
-    await requests.redrive(world.connection, owner=world.job.owner, run_id=world.run_id, plan=jobs.plan(), now=now)
+    await redrives.redrive(world.connection, {world.run_id: jobs.plan()}, owner=world.job.owner, now=now)
 
 
 def _finish(state: S) -> Callable[[World], Awaitable[None]]:

@@ -25,6 +25,7 @@ Examples:
   clockhand api
   clockhand api --runs
   clockhand tokens create --owner rest/acme --pool jobs --name "mail host" > token
+  clockhand redrive --owner k8s/team-a --dry-run
   clockhand preview "30 2 * * *" --time-zone Europe/Berlin
   clockhand convert cronjob.yaml | kubectl apply -f -
 """
@@ -66,6 +67,16 @@ class _Logs(Protocol):
 
 
 S = TypeVar("S", bound=_Logs)
+
+
+_REDRIVE_EXAMPLES = """
+\b
+Examples:
+  clockhand redrive --owner k8s/team-a --dry-run
+  clockhand redrive --owner k8s/team-a --job nightly-report --since 2026-12-24T00:00:00Z
+  clockhand redrive --owner rest/acme --state Unknown --limit 100 -o json
+  kubectl -n clockhand-system exec deploy/clockhand-operator -- clockhand redrive --owner k8s/team-a
+"""
 
 
 @click.group(epilog=_EXAMPLES)
@@ -158,6 +169,23 @@ def revoke_token(token_id: uuid.UUID, output: str) -> None:
     _run(functools.partial(_revoke_token, token_id=token_id, output=output))
 
 
+@clockhand.command(epilog=_REDRIVE_EXAMPLES)
+@click.option("--owner", required=True, help="k8s/NAMESPACE or rest/TENANT.")
+@click.option("--job", help="Only runs of this job.")
+@click.option("--state", type=click.Choice(["Dead", "Unknown", "Cancelled"]), default="Dead", show_default=True)
+@click.option("--since", help="Only runs scheduled at this instant or later, such as 2026-12-24T18:00:00Z.")
+@click.option("--until", help="Only runs scheduled at this instant or before.")
+@click.option("--limit", type=click.IntRange(1), default=1_000_000, show_default=True, help="The oldest so many.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say how many there are.")
+@_output
+def redrive(output: str, **asked: Any) -> None:
+    """Try ended runs again, under their own ids: once what they died of has been mended.
+
+    Each goes on with its next attempt, its failures forgotten. It may be broken off and called again.
+    """
+    _run(functools.partial(_redrive, asked=asked, output=output))
+
+
 @clockhand.command(epilog=_WORKER_EXAMPLES)
 def worker() -> None:
     """Take runs of a pool and call their handlers: your own, and the built-in exec and http."""
@@ -227,6 +255,16 @@ async def _create_token(settings: config.Settings, *, asked: tuple[str, str, str
         return
     oneline.write(f"{made.secret}\n")
     click.echo(f"{made.token.token_id} for {made.token.pool}: the secret is not shown again", err=True)
+
+
+async def _redrive(settings: config.Settings, *, asked: Mapping[str, Any], output: str) -> None:
+    from clockhand.admin import redrive
+
+    def tell(done: redrive.Done) -> None:
+        click.echo(f"clockhand: {done.redriven} so far", err=True)
+
+    done = await redrive.run(settings, redrive.Wanted(**asked), tell=tell)
+    oneline.write((redrive.as_json if output == "json" else redrive.as_text)(done))
 
 
 async def _list_tokens(settings: config.Settings, *, owner: str | None, output: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from clockhand import errors
 from clockhand.domain import backfill as backfill_domain
 from clockhand.domain import documents, firing, ids, spec, states, times
-from clockhand.engine import admit, backfill, fire, specs
+from clockhand.engine import admit, backfill, fire, redrive, specs
 from clockhand.store import backfills, database, requests, runs
 from clockhand.store import firing as rows
 
@@ -168,24 +168,25 @@ async def retry(connection: database.Connection, *, owner: str, run_id: uuid.UUI
         if found.state != states.RunState.RETRYING:
             raise errors.Conflict(f"the run is {found.state}: only a Retrying or an ended run can be retried")
         await requests.retry_now(connection, run_id=run_id, now=now)
+        asked = requests.Asked(owner, actor, "retry", job_id=found.job_id, run_id=run_id)
+        await requests.audit(connection, asked, now=now)
         job_id = found.job_id
     else:
-        job_id = await _redrive(connection, owner=owner, run_id=run_id, now=now)
+        job_id = await _redrive(connection, owner=owner, run_id=run_id, actor=actor, now=now)
     await admit.promote_for(connection, [job_id], now=now)
-    asked = requests.Asked(owner, actor, "retry", job_id=job_id, run_id=run_id)
-    await requests.audit(connection, asked, now=now)
 
 
-async def _redrive(connection: database.Connection, *, owner: str, run_id: uuid.UUID, now: datetime) -> uuid.UUID:
-    stored = await requests.spec_of_ended(connection, owner=owner, run_id=run_id)
-    if stored is None:
+async def _redrive(
+    connection: database.Connection, *, owner: str, run_id: uuid.UUID, actor: str, now: datetime
+) -> uuid.UUID:
+    ended = await requests.ended(connection, owner=owner, run_id=run_id)
+    if ended is None:
         raise errors.NotFound("no such run")
-    plan = specs.of(stored.spec)
-    back = await requests.redrive(connection, owner=owner, run_id=run_id, plan=plan, now=now)
-    if back is None:
-        raise errors.Conflict(f"the run is {stored.state}: make a new run of the job instead")
-    await backfills.reopen(connection, run_id=run_id, now=now)
-    job_id: uuid.UUID = back.job_id
+    if ended.state not in redrive.STATES:
+        raise errors.Conflict(f"the run is {ended.state}: make a new run of the job instead")
+    job_id: uuid.UUID = ended.job_id
+    if not await redrive.take_back(connection, [run_id], owner=owner, job_ids=[job_id], actor=actor, now=now):
+        raise errors.Conflict("the run's spec cannot be read by this release: make a new run of the job instead")
     return job_id
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from clockhand.domain import ids, spec
+from clockhand.domain import ids
 from clockhand.store import database
 
 
@@ -69,36 +69,13 @@ async def lock_live(connection: database.Connection, *, owner: str, run_id: uuid
 
 
 async def ended(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> Any | None:
-    """Row (run_id, state) of an ended run."""
+    """Row (run_id, job_id, state) of an ended run."""
     return await database.fetch_one(connection, "requests.ended", _named(owner, run_id))
-
-
-async def spec_of_ended(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> Any | None:
-    """Row (spec, job_id, state) of an ended run."""
-    return await database.fetch_one(connection, "requests.spec_of_ended", _named(owner, run_id))
 
 
 async def retry_now(connection: database.Connection, *, run_id: uuid.UUID, now: datetime) -> None:
     """Ends the back-off of a Retrying run."""
     await database.execute(connection, "requests.retry_now", {"run_id": run_id, "now": now})
-
-
-async def redrive(
-    connection: database.Connection, *, owner: str, run_id: uuid.UUID, plan: spec.JobSpec, now: datetime
-) -> Any | None:
-    """Moves an ended run back, Blocked until it is admitted; row (run_id, job_id), None where it may not."""
-    parameters = {
-        **_named(owner, run_id),
-        "now": now,
-        "priority": plan.priority,
-        "pending_timeout": plan.pending_timeout_seconds,
-        "attempt_timeout": plan.attempt_timeout,
-        "pool": plan.pool_of(owner),
-        "handler": plan.handler,
-        "group": plan.concurrency_group,
-        "run_timeout": plan.run_timeout_seconds,
-    }
-    return await database.fetch_one(connection, "requests.redrive", parameters)
 
 
 async def audit(connection: database.Connection, asked: Asked, *, now: datetime) -> None:

@@ -593,6 +593,8 @@ CREATE INDEX run_history_by_owner ON ONLY public.run_history USING btree (owner,
 
 CREATE INDEX run_history_unwell ON ONLY public.run_history USING btree (state, run_id) WHERE (state <> 'Succeeded'::public.run_state);
 
+CREATE INDEX run_history_unwell_of_owner ON ONLY public.run_history USING btree (owner, state, run_id) WHERE (state <> 'Succeeded'::public.run_state);
+
 CREATE INDEX skips_by_job ON ONLY public.skips USING btree (job_id, last_at DESC);
 
 CREATE INDEX skips_by_owner ON ONLY public.skips USING btree (owner, last_at DESC, skip_id DESC);

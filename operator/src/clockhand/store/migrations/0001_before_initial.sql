@@ -272,6 +272,7 @@ CREATE TABLE run_history (
 -- A run id begins with its scheduled instant, so it orders lists by time and is their keyset cursor.
 CREATE INDEX run_history_by_owner ON run_history (owner, run_id);
 CREATE INDEX run_history_unwell ON run_history (state, run_id) WHERE state <> 'Succeeded';
+CREATE INDEX run_history_unwell_of_owner ON run_history (owner, state, run_id) WHERE state <> 'Succeeded';
 -- The name of a slot's run says its job and instant, and is found by those.
 CREATE INDEX run_history_by_name ON run_history (owner, name) WHERE kind <> 'Slot';
 

@@ -39,39 +39,12 @@ FROM live_runs WHERE run_id = %(run_id)s AND owner = %(owner)s
 FOR UPDATE;
 
 -- name: ended
-SELECT run_id, state::text AS state
+SELECT run_id, job_id, state::text AS state
 FROM run_history WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s AND owner = %(owner)s;
 
 -- name: retry_now
 -- A Retrying run does not wait for the end of its back-off.
 UPDATE live_runs SET ready_at = %(now)s WHERE run_id = %(run_id)s AND state = 'Retrying';
-
--- name: redrive
--- An ended run goes back under its own id: next attempt, counters at zero. A Succeeded one never does.
-WITH back AS (
-    DELETE FROM run_history
-    WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s AND owner = %(owner)s
-      AND state IN ('Dead', 'Unknown', 'Cancelled')
-    RETURNING *),
-made AS (
-    INSERT INTO live_runs (run_id, job_id, owner, job_name, name, labels, kind, key, scheduled_at, created_at, shard,
-                           pool, handler, concurrency_group, spec_id, payload, state, reason, priority, queue_at, ready_at, attempt, launched_at,
-                           pending_timeout, attempt_timeout, run_deadline_at)
-    SELECT back.run_id, back.job_id, back.owner, back.job_name, back.name, back.labels, back.kind, back.key,
-           back.scheduled_at, back.created_at, back.shard, %(pool)s, %(handler)s, %(group)s, back.spec_id, back.payload, 'Blocked', 'JobLimit',
-           %(priority)s, %(now)s - %(priority)s * interval '10 seconds', %(now)s, back.attempt, back.launched_at,
-           %(pending_timeout)s, %(attempt_timeout)s, %(now)s + make_interval(secs => %(run_timeout)s)
-    FROM back
-    RETURNING run_id, job_id, state),
-logged AS (
-    INSERT INTO run_changes (runs, states)
-    SELECT array_agg(run_id), array_agg(state) FROM made HAVING count(*) > 0)
-SELECT run_id, job_id FROM made;
-
--- name: spec_of_ended
-SELECT job_specs.spec::text AS spec, h.job_id, h.state::text AS state
-FROM run_history h JOIN job_specs USING (spec_id)
-WHERE h.run_id = %(run_id)s AND h.scheduled_at = %(scheduled_at)s AND h.owner = %(owner)s;
 
 -- name: audit
 INSERT INTO audit (at, owner, actor, action, job_id, run_id, detail)
