@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from clockhand import errors
 from clockhand.domain import protocol
-from clockhand.worker import outcomes, sdk
+from clockhand.worker import outcomes, processes, sdk
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
-_LEAVE_SECONDS = 5.0
-_LINE_LIMIT = 1 << 20
+_LAST_WORDS_SECONDS = 1.0
 
 
 def reference(name: str, function: Callable[..., Any]) -> str:
@@ -48,70 +45,90 @@ class Answer(protocol.Message, frozen=True, kw_only=True):
     failure: protocol.Failure | None = None
 
 
+class Child:
+    """One of them."""
+
+    def __init__(self, process: asyncio.subprocess.Process, answers: processes.Output, log: processes.Output) -> None:
+        self.process = process
+        self._answers = answers
+        self._log = log
+
+    @classmethod
+    async def start(cls) -> Self:
+        """A new process, which has imported nothing of yours yet."""
+        answers, log = await processes.Output.open(), await processes.Output.open()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "clockhand.worker.child",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=answers.given,
+                stderr=log.given,
+                start_new_session=True,
+            )
+        finally:
+            answers.hand_over()
+            log.hand_over()
+        return cls(process, answers, log)
+
+    async def follow(self, order: Order, attempt: Attempt) -> Answer:
+        """Its answer; raises Failed where it ends without one."""
+        stdin = self.process.stdin
+        assert stdin is not None
+        pump = asyncio.create_task(_until_mark(self._log.reader, order.mark, attempt))
+        try:
+            with contextlib.suppress(ConnectionError):
+                stdin.write(msgspec.json.encode(order) + b"\n")
+                await stdin.drain()
+            if line := await self._answers.reader.readline():
+                await pump
+                return msgspec.json.decode(line, type=Answer)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), _LAST_WORDS_SECONDS)
+            processes.kill(self.process)  # what it started may hold its output
+            await asyncio.wait({pump}, timeout=_LAST_WORDS_SECONDS)
+        finally:
+            pump.cancel()
+        raise outcomes.Failed(processes.failure_of(await self.process.wait()))
+
+    async def end(self, *, gently: bool) -> None:
+        """Ends it, and what it started."""
+        await processes.end(self.process, gently=gently)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self._answers.close()
+        self._log.close()
+
+
 class Children:
     """The processes, as many as there were runs at the same time."""
 
     def __init__(self) -> None:
-        self._idle: list[asyncio.subprocess.Process] = []
+        self._idle: list[Child] = []
 
     async def call(self, function: str, attempt: Attempt, run: sdk.Run) -> object:
         """Has a child call `function`; the result as the JSON that it is."""
-        process = await self._process()
-        attempt.kill = lambda: kill(process)
+        child = self._idle.pop() if self._idle else await Child.start()
+        attempt.kill = lambda: processes.kill(child.process)
         try:
             if attempt.ending is not None:
                 raise asyncio.CancelledError
-            answer = await self._converse(process, Order(function=function, run=attempt.run), attempt)
+            answer = await child.follow(Order(function=function, run=attempt.run), attempt)
         except BaseException:
-            await end(process, gently=attempt.ending is not Ending.LOST)
+            await child.end(gently=attempt.ending is not Ending.LOST)
             raise
         finally:
             attempt.kill = nothing
-        self._idle.append(process)
+        self._idle.append(child)
         if answer.failure is not None:
             raise outcomes.Failed(answer.failure)
         return answer.result
 
     async def close(self) -> None:
         """Ends the idle ones."""
-        for process in self._idle:
-            await end(process, gently=False)
-        self._idle.clear()
-
-    async def _process(self) -> asyncio.subprocess.Process:
         while self._idle:
-            process = self._idle.pop()
-            if process.returncode is None:
-                return process
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "clockhand.worker.child",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=_LINE_LIMIT,
-        )
-
-    async def _converse(self, process: asyncio.subprocess.Process, order: Order, attempt: Attempt) -> Answer:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        pump = asyncio.create_task(_until_mark(process.stderr, order.mark, attempt))
-        try:
-            with contextlib.suppress(ConnectionError):
-                process.stdin.write(msgspec.json.encode(order) + b"\n")
-                await process.stdin.drain()
-            line = await process.stdout.readline()
-            if line:
-                await pump
-                return msgspec.json.decode(line, type=Answer)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pump, 1)
-        finally:
-            pump.cancel()
-        raise outcomes.Failed(ended_early(await process.wait()))
+            await self._idle.pop().end(gently=False)
 
 
 async def _until_mark(stream: asyncio.StreamReader, mark: str, attempt: Attempt) -> None:
@@ -133,27 +150,3 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
         return error.partial
     except asyncio.LimitOverrunError as error:
         return await stream.readexactly(max(error.consumed, 1))
-
-
-def ended_early(code: int) -> protocol.Failure:
-    """The failure that the end of a process is: by an exit code, or by a signal as a shell counts it."""
-    if code < 0:
-        name = signal.Signals(-code).name if -code in {number.value for number in signal.Signals} else str(-code)
-        return protocol.Failure(error=name, message=f"the process was ended by {name}", exit_code=min(128 - code, 255))
-    return protocol.Failure(error="ExitCode", message=f"the process exited with code {code}", exit_code=code)
-
-
-def kill(process: asyncio.subprocess.Process, number: int = signal.SIGKILL) -> None:
-    """Sends a signal to a process and all that it started and did not set apart."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-async def end(process: asyncio.subprocess.Process, *, gently: bool) -> None:
-    """Ends a process and what it started: asked first, if `gently`, and killed some seconds after that."""
-    if gently and process.returncode is None:
-        kill(process, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _LEAVE_SECONDS)
-    kill(process)
-    await process.wait()

@@ -20,7 +20,7 @@ import yaml
 
 from clockhand import errors
 from clockhand.domain import instants, protocol
-from clockhand.worker import children, outcomes, sdk
+from clockhand.worker import outcomes, processes, sdk
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
 _CHUNK = 65_536
@@ -51,21 +51,17 @@ class Exec:
 
     async def __call__(self, attempt: Attempt, run: sdk.Run) -> None:
         """Runs the command that the payload names."""
-        process = await self._started(attempt.run)
-        attempt.kill = lambda: children.kill(process)
+        command = self._named(attempt.run)
+        output = await processes.Output.open()
         try:
-            if attempt.ending is not None:
-                raise asyncio.CancelledError
-            code = await _attended(process, attempt)
-        except BaseException:
-            await children.end(process, gently=attempt.ending is not Ending.LOST)
-            raise
+            process = await _started(command, attempt.run, output)
+            code = await _attended(process, output, attempt)
         finally:
-            attempt.kill = nothing
+            output.close()
         if code != 0:
-            raise outcomes.Failed(children.ended_early(code))
+            raise outcomes.Failed(processes.failure_of(code))
 
-    async def _started(self, run: protocol.Run) -> asyncio.subprocess.Process:
+    def _named(self, run: protocol.Run) -> Sequence[str]:
         try:
             name = msgspec.json.decode(run.payload, type=_Payload).command
         except msgspec.DecodeError as error:
@@ -75,35 +71,51 @@ class Exec:
         command = self._commands.get(name)
         if not command:
             raise sdk.Fail(f"the pool allows no command {name!r}", error="exec.NotAllowed")
-        try:
-            return await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=environment(run),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise outcomes.Failed(protocol.Failure(error="exec.NotStarted", message=str(error)[:1000])) from error
+        return command
 
 
-async def _attended(process: asyncio.subprocess.Process, attempt: Attempt) -> int:
-    """Feeds it, copies what it writes, and waits for its end; what it left running is killed."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    copy = asyncio.create_task(_copied(process.stdout, attempt))
+async def _started(command: Sequence[str], run: protocol.Run, output: processes.Output) -> asyncio.subprocess.Process:
     try:
-        with contextlib.suppress(ConnectionError):
-            process.stdin.write(bytes(attempt.run.payload))
-            await process.stdin.drain()
-        process.stdin.close()
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output.given,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment(run),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise outcomes.Failed(protocol.Failure(error="exec.NotStarted", message=str(error)[:1000])) from error
+    finally:
+        output.hand_over()
+
+
+async def _attended(process: asyncio.subprocess.Process, output: processes.Output, attempt: Attempt) -> int:
+    """Feeds it, copies what it writes, and waits for its end; what it left running is killed."""
+    copy = asyncio.create_task(_copied(output.reader, attempt))
+    attempt.kill = lambda: processes.kill(process)
+    try:
+        if attempt.ending is not None:
+            raise asyncio.CancelledError
+        await _fed(process, bytes(attempt.run.payload))
         code = await process.wait()
-        children.kill(process)
+        processes.kill(process)
         await asyncio.wait({copy}, timeout=_LAST_WORDS_SECONDS)
         return code
+    except BaseException:
+        await processes.end(process, gently=attempt.ending is not Ending.LOST)
+        raise
     finally:
+        attempt.kill = nothing
         copy.cancel()
+
+
+async def _fed(process: asyncio.subprocess.Process, text: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(text)
+        await process.stdin.drain()
+    process.stdin.close()
 
 
 async def _copied(stream: asyncio.StreamReader, attempt: Attempt) -> None:

@@ -40,7 +40,7 @@ def as_json(value: object) -> bytes | protocol.Failure:
     """A result as it is reported, or why it cannot be."""
     try:
         result = _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         return _failure("ResultNotJson", f"the result cannot be written as JSON: {error}")
     if len(result) > protocol.MAX_RESULT_BYTES:
         sentence = f"the result has {len(result):,} bytes of JSON, {protocol.MAX_RESULT_BYTES:,} are allowed"
