@@ -18,7 +18,7 @@ from clockhand import errors
 from clockhand.domain import protocol, spec
 from clockhand.domain.protocol import Failure, Outcome
 from clockhand.domain.states import RunState as S
-from clockhand.engine import loops, requests
+from clockhand.engine import aftermath, loops, requests
 from clockhand.engine.pools import reports
 from clockhand.store import database
 
@@ -31,7 +31,7 @@ class Desk:
 
     def __init__(self, db: database.Database) -> None:
         self.queued: list[tuple[str, str]] = []
-        self.reports = reports.Reports(db, queued=self.queued.extend)
+        self.reports = reports.Reports(db, after=aftermath.Aftermath(db), queued=self.queued.extend)
 
     async def send(self, *sent: protocol.Report, worker: str = jobs.WORKER, pool: str = jobs.POOL) -> list[Any]:
         request = protocol.ReportRequest(worker=worker, reports=sent)
@@ -123,9 +123,11 @@ async def test_whoever_has_not_the_attempt_changes_nothing(db: database.Database
     assert await desk.send(report(run_id, outcome, token="9" * 19)) == [(False, S.CLAIMED)]
     assert await desk.send(report(run_id, outcome), worker="worker-2") == [(False, S.CLAIMED)]
     assert await desk.send(report(run_id, outcome), pool="k8s/team-b/mailers") == [(False, S.CLAIMED)]
-    assert await desk.send(report(uuid.uuid4(), outcome)) == [(False, None)]
+    strangers = [uuid.UUID(int=1), uuid.UUID(int=2**128 - 1), uuid.UUID("ffffffff-ffff-8fff-bfff-ffffffffffff")]
+    for stranger in strangers:
+        assert await desk.send(report(stranger, outcome)) == [(False, None)]
     assert await row_of(db, run_id, "live_runs") == before
-    assert stale() - seen == (0 if outcome is Outcome.RELEASED else 5)
+    assert stale() - seen == (0 if outcome is Outcome.RELEASED else 4 + len(strangers))
 
 
 async def test_another_outcome_than_the_one_that_was_stored_is_refused(db: database.Database, desk: Desk) -> None:

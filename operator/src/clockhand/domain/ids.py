@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 
 from clockhand.domain import instants, states
 
@@ -19,6 +19,8 @@ POD_SHARDS = range(SHARDS)
 POOL_SHARDS = range(SHARDS, 2 * SHARDS)
 """Of jobs whose runs workers take: API processes hold them."""
 EVERY_SHARD = range(2 * SHARDS)
+_VERSION = 8
+_LAST = (datetime.max.replace(tzinfo=UTC) - instants.EPOCH) // instants.MILLISECOND
 
 
 def whole_ms(instant: datetime) -> datetime:
@@ -39,6 +41,11 @@ def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, k
 def scheduled_at_of(run: uuid.UUID) -> datetime:
     """The scheduled instant that `run` carries: it names the partition, so that a look-up by id reads one."""
     return instants.EPOCH + int.from_bytes(run.bytes[:6], "big") * instants.MILLISECOND
+
+
+def names_instant(run: uuid.UUID) -> bool:
+    """Whether `run`, which somebody wrote, may be the id of a run: one that carries an instant."""
+    return run.version == _VERSION and int.from_bytes(run.bytes[:6], "big") <= _LAST
 
 
 def run_name(*, job_name: str, scheduled_at: datetime, kind: states.RunKind, key: str) -> str:

@@ -60,16 +60,22 @@ class Lapsed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decided:
-    """What is to be done now; the pools of `doubtful` are to wait one lease longer."""
+    """What is to be done now; the pools of `doubtful` are to wait one lease longer.
+
+    `overdue` names by pool the workers that have an attempt past its time-out.
+    """
 
     lapsed: list[Lapsed] = dataclasses.field(default_factory=list)
     doubtful: list[str] = dataclasses.field(default_factory=list)
+    overdue: dict[str, Collection[str]] = dataclasses.field(default_factory=dict)
 
 
 def decide(standings: Iterable[Standing], *, now: datetime) -> Decided:
     """Whose attempts are to be rescued at `now`, pool by pool."""
     decided = Decided()
     for pool, members in _by_pool(standings).items():
+        if late := [one.worker for one in members if one.worker is not None and one.overdue]:
+            decided.overdue[pool] = late
         if not any(one.lapsed for one in members) or members[0].rescue_from > now:
             continue
         lapsed = [one for one in members if one.lapsed and (one.is_silent(now) or one.forgotten or one.worker is None)]

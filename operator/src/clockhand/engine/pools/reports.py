@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from clockhand import errors, metrics
-from clockhand.domain import documents, protocol, states, texts, verdict
+from clockhand.domain import documents, ids, protocol, states, texts, verdict
 from clockhand.domain.protocol import Outcome
 from clockhand.engine import aftermath, verdicts
 from clockhand.engine.pools import intake, messages
@@ -49,10 +49,10 @@ class _Item:
 class Reports:
     """Stores reports with `step`, batch by batch, and acts on what they mean for others with `follow_step`."""
 
-    def __init__(self, db: database.Database, *, queued: Queued) -> None:
+    def __init__(self, db: database.Database, *, after: aftermath.Aftermath, queued: Queued) -> None:
         self._db = db
         self._queued = queued
-        self._aftermath = aftermath.Aftermath(db)
+        self._aftermath = after
         self._stored: collections.deque[verdicts.Stored] = collections.deque()
         self._followed = asyncio.Event()
         self._intake: intake.Intake[_Item, protocol.Reported] = intake.Intake(self._store, most=BATCH)
@@ -102,7 +102,7 @@ class Reports:
         return [
             _reported(item, accepted=True, state=done[item.key])
             if id(item) in taken
-            else _repeated(item, kept[item.key])
+            else _repeated(item, kept.get(item.key))
             for item in items
         ]
 
@@ -121,19 +121,21 @@ async def _conclude(connection: database.Connection, items: Collection[_Item], *
 
 
 async def _recall(connection: database.Connection, items: Collection[_Item]) -> Mapping[verdicts.Attempt, Any]:
-    if not items:
+    known = [item.attempt for item in items if ids.names_instant(item.attempt.run_id)]
+    if not known:
         return {}
-    rows = await leases.recall(connection, [item.attempt for item in items])
-    return {(row.run_id, row.token): row for row in rows}
+    return {(row.run_id, row.token): row for row in await leases.recall(connection, known)}
 
 
-def _repeated(item: _Item, kept: Any) -> protocol.Reported:
+def _repeated(item: _Item, kept: Any | None) -> protocol.Reported:
     outcome = item.report.outcome
-    same = kept.succeeded if outcome is Outcome.SUCCEEDED else kept.outcome in _KEPT_AS.get(outcome, ())
+    same = kept is not None and (
+        kept.succeeded if outcome is Outcome.SUCCEEDED else kept.outcome in _KEPT_AS.get(outcome, ())
+    )
     # a release leaves nothing behind by which it would be known
     if not same and outcome is not Outcome.RELEASED:
         metrics.STALE_WRITES.inc()
-    return _reported(item, accepted=same, state=kept.state)
+    return _reported(item, accepted=same, state=None if kept is None else kept.state)
 
 
 def _reported(item: _Item, *, accepted: bool, state: str | None) -> protocol.Reported:

@@ -19,7 +19,11 @@ WHERE clock_step = %(step)s::interval AND clock_noticed_at = %(noticed_at)s::tim
 WITH shards AS (
     UPDATE shard_leases SET expires_at = expires_at + make_interval(secs => %(step)s) WHERE holder IS NOT NULL),
 duties AS (
-    UPDATE duty_leases SET expires_at = expires_at + make_interval(secs => %(step)s) WHERE holder IS NOT NULL)
+    UPDATE duty_leases SET expires_at = expires_at + make_interval(secs => %(step)s) WHERE holder IS NOT NULL),
+served AS (
+    UPDATE installation SET served_since = served_since + make_interval(secs => %(step)s)),
+waiting AS (
+    UPDATE pools SET rescue_from = rescue_from + make_interval(secs => %(step)s) WHERE rescue_from > '-infinity')
 UPDATE replicas SET last_seen = last_seen + make_interval(secs => %(step)s);
 
 -- name: move_expiries
@@ -28,15 +32,17 @@ UPDATE jobs SET expires_at = expires_at + make_interval(secs => %(step)s)
 WHERE ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at IS NOT NULL;
 
 -- name: move_runs
--- Time-outs and back-offs, a page at a time in run id order.
+-- Time-outs, back-offs and the leases of workers, a page at a time in run id order.
 WITH page AS MATERIALIZED (
     SELECT run_id FROM live_runs
-    WHERE run_id > %(after)s AND (deadline_at IS NOT NULL OR run_deadline_at IS NOT NULL OR state = 'Retrying')
+    WHERE run_id > %(after)s
+      AND (deadline_at IS NOT NULL OR run_deadline_at IS NOT NULL OR lease_until IS NOT NULL OR state = 'Retrying')
     ORDER BY run_id LIMIT %(limit)s
     FOR UPDATE)
 UPDATE live_runs r
 SET deadline_at = r.deadline_at + make_interval(secs => %(step)s),
     run_deadline_at = r.run_deadline_at + make_interval(secs => %(step)s),
+    lease_until = r.lease_until + make_interval(secs => %(step)s),
     ready_at = CASE WHEN r.state = 'Retrying' THEN r.ready_at + make_interval(secs => %(step)s) ELSE r.ready_at END
 FROM page WHERE r.run_id = page.run_id
 RETURNING r.run_id;

@@ -11,6 +11,13 @@ stamped AS (
     INSERT INTO replicas AS r (replica, role, started_at, last_seen, zone_version)
     SELECT %(replica)s, %(role)s, time, time, %(zone_version)s FROM installed
     ON CONFLICT (replica) DO UPDATE SET last_seen = excluded.last_seen, zone_version = excluded.zone_version),
+-- workers had nobody to renew their leases with until now, be it that no API process lived or that the database did not
+served AS (
+    UPDATE installation SET served_since = installed.time
+    FROM installed
+    WHERE %(role)s = 'api'
+      AND NOT EXISTS (SELECT FROM replicas
+                      WHERE role = 'api' AND last_seen >= installed.time - make_interval(secs => %(lease)s))),
 kept AS (
     UPDATE shard_leases
     SET expires_at = installed.time + make_interval(secs => %(lease)s)
