@@ -26,10 +26,12 @@ ROOT = Path(__file__).parents[2]
 OWN = "clockhand-system"
 OPERATOR = "clockhand-operator"
 API_SERVICE = "v1alpha1.runs.clockhand.dev"
+DEFINITIONS = ("crd/scheduledjobs.clockhand.dev", "crd/workerpools.clockhand.dev")
 RIGHTS = (
     "namespace.yaml",
     "accounts.yaml",
     "operator-rights.yaml",
+    "api-rights.yaml",
     "runs-rights.yaml",
     "user-roles.yaml",
     "admission-policy.yaml",
@@ -81,7 +83,7 @@ class Manifests:
 
     def install(self) -> None:
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
-        self.kubectl.run("wait", "--for=condition=Established", "crd/scheduledjobs.clockhand.dev")
+        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
         self.kubectl.run("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
         self.kubectl.run("apply", "-k", str(ROOT / "deploy" / "demo-postgres"))
         self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
@@ -129,7 +131,7 @@ class Manifests:
                 "wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=240s", seconds=250
             )
             assert done.code == 0, f"{done}\n{self._own.call('logs', 'job/clockhand-migrate', '--tail=30')}"
-        for name in (OPERATOR, "clockhand-runs"):
+        for name in (OPERATOR, "clockhand-api", "clockhand-runs"):
             self._rolled_out(name)
         wait_until_served(self.kubectl)
 
@@ -261,7 +263,7 @@ class Processes:
     def _apply(self) -> None:
         deploy = ROOT / "deploy"
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
-        self.kubectl.run("wait", "--for=condition=Established", "crd/scheduledjobs.clockhand.dev")
+        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
         for name in RIGHTS:
             self.kubectl.run("apply", "-f", str(deploy / name))
         secret = next(_documents(deploy / "runs.yaml", "Secret"))

@@ -66,6 +66,19 @@ def job(
     }
 
 
+def pooled_job(name: str, handler: str, pool: str, *, schedule: str | None = NEVER, **spec: Any) -> Object:
+    """A ScheduledJob whose runs the workers of `pool` take."""
+    body = job(name, schedule=schedule, handler=handler, pool=pool, **spec)
+    del body["spec"]["template"]
+    return body
+
+
+def worker_pool(name: str, **spec: Any) -> Object:
+    """A WorkerPool; without more it has one worker, of the project's own image."""
+    kind = {"apiVersion": "clockhand.dev/v1alpha1", "kind": "WorkerPool"}
+    return {**kind, "metadata": {"name": name}, "spec": spec}
+
+
 def role(name: str, *rules: tuple[str, str, list[str]]) -> Object:
     """A Role from (API group, resource, verbs)."""
     return {

@@ -117,7 +117,7 @@ SECRET = Form(
     "is no name of a Secret: write small letters, digits, dashes and dots",
     wanted=True,
 )
-IMAGE = Form("[ \t\r\n]", "is no name of an image: leave white space out")
+IMAGE = Form(r"[ \t\r\n]", "is no name of an image: leave white space out")
 POOL = Form(
     f"^({_LABEL}/)?{_LABEL}$",
     "is no name of a pool: write small letters, digits and dashes, such as mailers or team-a/mailers",
