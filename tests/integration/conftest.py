@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.support import postgres
+from tests.support import kafka, postgres
 
 from clockhand.store import database, migrations
 
@@ -14,6 +14,13 @@ from clockhand.store import database, migrations
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgres.PostgresServer]:
     with postgres.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[kafka.Broker]:
+    """A Kafka, started for the first test that wants one."""
+    with kafka.broker() as running:
         yield running
 
 
