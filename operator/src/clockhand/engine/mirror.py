@@ -46,6 +46,19 @@ class _Changes:
         return bool(self.new or self.edited or self.touched or self.gone)
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What is known of whoever is to make the attempts of a job: its template, or its pool."""
+
+    verdict: templates.Verdict | None
+    pool: conditions.Condition | None
+
+    @property
+    def conditions(self) -> Sequence[conditions.Condition]:
+        template = None if self.verdict is None else templates.condition(self.verdict)
+        return [one for one in (template, self.pool) if one is not None]
+
+
 class Mirror:
     """Stores sightings. Whoever holds the duty calls it; the generation of the duty goes into every transaction."""
 
@@ -190,15 +203,9 @@ class Mirror:
         await pauses.start_anew(connection, readings, locked)
         pooled = await poolready.of_readings(connection, readings)
         shown = [
-            _shown(
-                reading,
-                _said(verdict, pooled.get(reading.sighting.uid)),
-                stored.get(reading.sighting.uid, []),
-                locked[reading.sighting.uid],
-                fault=templates.fault(reading, verdict),
-                now=now,
-            )
+            _shown(reading, _Said(verdict, pooled.get(uid)), stored.get(uid, []), locked[uid], now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
+            for uid in (reading.sighting.uid,)
         ]
         await mirroring.set_conditions(connection, shown, now=now)
 
@@ -218,14 +225,7 @@ class Mirror:
         await mirroring.add_jobs(connection, rows, spec_ids)
         pooled = await poolready.of_readings(connection, readings)
         shown = [
-            _shown(
-                reading,
-                _said(verdict, pooled.get(reading.sighting.uid)),
-                [],
-                None,
-                fault=templates.fault(reading, verdict),
-                now=now,
-            )
+            _shown(reading, _Said(verdict, pooled.get(reading.sighting.uid)), [], None, now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.add_status(connection, shown, shards, now=now)
@@ -358,23 +358,17 @@ def _spec(reading: sightings.Reading) -> mirroring.Spec:
     )
 
 
-def _said(verdict: templates.Verdict | None, pooled: conditions.Condition | None) -> Sequence[conditions.Condition]:
-    """What is known of whoever is to make the attempts."""
-    said = [] if verdict is None else [templates.condition(verdict)]
-    return said if pooled is None else [*said, pooled]
-
-
 def _shown(
     reading: sightings.Reading,
-    said: Sequence[conditions.Condition],
+    said: _Said,
     stored: conditions.Stored,
     row: mirroring.Locked | None,
     *,
-    fault: sightings.Fault | None,
     now: datetime,
 ) -> mirroring.Shown:
     """The conditions after a change. A verdict on the template lasts as long as the template does."""
-    new = [sightings.not_ready(fault) if fault else sightings.ready(reading), *said]
+    fault = templates.fault(reading, said.verdict)
+    new = [sightings.not_ready(fault) if fault else sightings.ready(reading), *said.conditions]
     same_template = row is not None and row.template_hash == reading.template_hash
     keeps = same_template and conditions.status_of(stored, conditions.TEMPLATE_VALID) == conditions.TRUE
     gone = {conditions.PAUSED, conditions.POOL_READY, *(() if keeps else (conditions.TEMPLATE_VALID,))}
@@ -383,7 +377,7 @@ def _shown(
         new,
         now=now,
         generation=reading.sighting.generation,
-        dropped=gone - {one.type for one in said},
+        dropped=gone - {one.type for one in new},
     )
     before = conditions.status_of(stored, conditions.READY)
     # the first "all is well" of a new job can wait, or a mass of new jobs would push news aside
