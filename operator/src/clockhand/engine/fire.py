@@ -44,8 +44,8 @@ class Fire:
         self._desk = desk or desks.Desk()
         self._file = file or limits.LimitsFile(None)
 
-    async def run_once(self, shards: Collection[int], *, anybodys: bool = False) -> int:
-        """Fires one batch; returns how many jobs had a due slot. Less than `BATCH` means that nothing is left, but for
+    async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
+        """Fires one batch; returns how many jobs had a due slot. Less than `most` means that nothing is left, but for
         what would have been more than `MOST_RUNS` runs: those jobs are as due as before.
 
         With `anybodys` only slots that are overdue by more than 3 s are looked for.
@@ -57,7 +57,7 @@ class Fire:
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
                 before = now - ANYBODYS_AFTER if anybodys else now
-                due = await rows.lock_due(connection, shards=shards, before=before, batch=BATCH)
+                due = await rows.lock_due(connection, shards=shards, before=before, batch=most)
                 stopped = await pauses.at_limit(connection, due)
                 going = [job for job in due if job.job_id not in stopped]
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)

@@ -29,8 +29,8 @@ _WHILE_QUEUED = 0.25
 _WHILE_AWAITED = 1.5
 """Workers wait for what others queue: together with the leases of the shards that is one query a second."""
 _ADMIT_EVERY = 5.0
-_ROUNDS = 40
-"""Batches of one kind in one pulse, so that a flood of due slots does not hold up claims and deadlines."""
+_FIRE_SECONDS = 2.0
+"""In one pulse, so that a flood of due slots does not hold up retries and deadlines."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,10 +135,12 @@ class Pulse:
     async def _fire(self, wake: runs.Wake) -> int:
         fired = 0
         if wake.next_due is not None and wake.next_due <= wake.now:
-            for _ in range(_ROUNDS):
-                batch = await self._steps.fire.run_once(self._held.holder().generations)
+            until = self._monotonic() + _FIRE_SECONDS
+            while self._monotonic() < until:
+                most = await self._desk.appetite(fire.BATCH)
+                batch = await self._steps.fire.run_once(self._held.holder().generations, most=most)
                 fired += batch
-                if batch < fire.BATCH:
+                if batch < most:
                     break
                 await self.claim()
         if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:

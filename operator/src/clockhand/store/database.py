@@ -24,7 +24,7 @@ from psycopg import rows
 
 from clockhand import errors
 from clockhand.domain import clock as clocks
-from clockhand.store import queries
+from clockhand.store import arrays, queries
 
 log = structlog.get_logger(__name__)
 
@@ -113,7 +113,7 @@ class Database:
             reconnect_timeout=5,
             name=name,
             connection_class=_Timed,
-            kwargs={"autocommit": False, "row_factory": rows.namedtuple_row},
+            kwargs={"autocommit": False, "row_factory": rows.namedtuple_row, "context": arrays.adapters()},
             check=self._check,
         )
         self._watch = _Watch(monotonic)

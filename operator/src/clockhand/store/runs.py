@@ -344,8 +344,8 @@ async def wake(
     assert row is not None
     now = database.time_in(connection, row)
     clock, step, noticed_at, *rest, numbers = row
-    queued_for = {pairs[number - 1] for number in numbers}
-    return Wake(now, clock, clocks.Stored(step, noticed_at), *rest, queued_for)
+    rest.append({pairs[number - 1] for number in numbers})
+    return Wake(now, clock, clocks.Stored(step, noticed_at), *rest)
 
 
 async def still_open(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -45,8 +46,10 @@ class Backlog:
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
                 shares = await self._shares(connection, pool, rooms, total=sum(seat.room for seat in asked))
-                given = await self._give(connection, handing, pool=pool, shares=shares, now=now)
-        if shares and given >= sum(share.count for share in shares):
+                found, given = await self._give(connection, handing, pool=pool, shares=shares, now=now)
+        short = {handler for handler, count in _by_handler(shares).items() if found[handler] < count}
+        self._desk.found_empty([(pool, handler) for handler in short])
+        if any(share.handler not in short for share in shares):
             self._desk.mark(pool)
             return given
         for seat in asked:
@@ -84,11 +87,13 @@ class Backlog:
         pool: str,
         shares: Sequence[pools.Share],
         now: datetime,
-    ) -> int:
+    ) -> tuple[Counter[str], int]:
+        """How many runs were there for each handler, and how many were given away."""
         if not shares:
-            return 0
+            return Counter(), 0
         seats: dict[uuid.UUID, desks.Seat] = {}
-        for row in await pools.lock_queued(connection, pool=pool, shares=shares):
+        locked = await pools.lock_queued(connection, pool=pool, shares=shares)
+        for row in locked:
             if (seat := handing.take(pool, row.handler)) is not None:
                 seats[row.run_id] = seat
         assignments = [pools.Assignment(run_id, seat.worker) for run_id, seat in seats.items()]
@@ -96,7 +101,14 @@ class Backlog:
         given = await pools.assign(connection, assignments, lease=lease, now=now)
         for run in given:
             handing.give(seats[run.run_id], run, now=now)
-        return len(given)
+        return Counter(row.handler for row in locked), len(given)
+
+
+def _by_handler(shares: Sequence[pools.Share]) -> Mapping[str, int]:
+    wanted: Counter[str] = Counter()
+    for share in shares:
+        wanted[share.handler] += share.count
+    return wanted
 
 
 def _rooms(seats: Sequence[desks.Seat]) -> Mapping[str, int]:

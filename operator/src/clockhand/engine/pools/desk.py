@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 
 from clockhand import errors, metrics
@@ -21,6 +22,8 @@ from clockhand.store import assigned, pools
 
 Pair = tuple[str, str]
 """A pool and a handler."""
+_BUSY_SECONDS, _COMING_SECONDS = 0.25, 0.1
+_LEAST = 50
 
 
 class Seat:
@@ -112,8 +115,14 @@ class _Waiting:
 class Desk:
     """The waiting claims of one process, and what is known of the queues that they wait for."""
 
-    def __init__(self, administered: limits.LimitsFile | None = None) -> None:
+    def __init__(
+        self, administered: limits.LimitsFile | None = None, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limits = administered
+        self._monotonic = monotonic
+        self._served_at = float("-inf")
+        self._moved = asyncio.Event()
+        self._backed_up: set[Pair] = set()
         self._pools: dict[str, _Waiting] = {}
         self._empty: set[Pair] = set()
         self._marked: set[str] = set()
@@ -129,6 +138,7 @@ class Desk:
         waiting = self._pools.setdefault(seat.pool, _Waiting(settings))
         waiting.settings = settings
         waiting.line_up(seat)
+        self._moved.set()
         if any((seat.pool, handler) not in self._empty for handler in seat.handlers):
             self.mark(seat.pool)
         else:
@@ -156,6 +166,25 @@ class Desk:
             handing.settle(kept=False, doubtful=isinstance(error, errors.Uncertain))
             raise
         handing.settle(kept=True)
+
+    async def appetite(self, most: int) -> int:
+        """How many runs to make at once, up to `most`: as many as are waited for, while workers come back for more.
+
+        A run that is queued is written twice, and those that are due after it then are too, until the queue is empty.
+        Where workers keep coming, the moment until the next one does is worth it.
+        """
+        if self._monotonic() - self._served_at > _BUSY_SECONDS:
+            return most
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_COMING_SECONDS):
+                while self._backed_up or not self._room():
+                    self._moved.clear()
+                    await self._moved.wait()
+        room = self._room()
+        return min(most, max(room, _LEAST)) if room else most
+
+    def _room(self) -> int:
+        return sum(seat.room for waiting in self._pools.values() for seat in waiting.seats if not seat.closed)
 
     def hands_over(self, pool: str, handler: str, owner: str) -> bool:
         """Whether a run that has just become due may go to a waiting worker at once, past the queue.
@@ -208,6 +237,7 @@ class Desk:
     def queued(self, pairs: Collection[Pair]) -> None:
         """Says that runs for `pairs` are queued, and marks the queues that somebody waits for."""
         self._empty.difference_update(pairs)
+        self._backed_up.update(pairs)
         for pool, handler in pairs:
             waiting = self._pools.get(pool)
             if waiting is not None and waiting.lines.get(handler):
@@ -223,10 +253,13 @@ class Desk:
     def found_empty(self, pairs: Collection[Pair]) -> None:
         """Says that nothing was queued for `pairs` just now."""
         self._empty.update(pairs)
+        self._backed_up.difference_update(pairs)
+        self._moved.set()
 
     def looked(self, pairs: Collection[Pair], queued: Collection[Pair]) -> None:
         """Replaces what is known of empty queues by a look at `pairs`: any other may have filled since the last one."""
         self._empty = set(pairs) - set(queued)
+        self._backed_up = set(queued)
         self.queued(queued)
 
     def take_marks(self) -> Sequence[str]:
@@ -243,6 +276,8 @@ class Desk:
         self._pools[seat.pool].leave(seat)
         seat.looked.set()
         if seat.reserved == 0 and not seat.done.done():
-            metrics.RUNS_CLAIMED.inc(len(seat.runs))
+            if seat.runs:
+                self._served_at = self._monotonic()
+                metrics.RUNS_CLAIMED.inc(len(seat.runs))
             seat.done.set_result(seat.runs)
         return True

@@ -14,6 +14,9 @@ from clockhand.domain import states
 from clockhand.engine.pools import desk as desks
 from clockhand.store import assigned, database, firing
 
+_Ready = tuple[firing.NewRun, firing.DueJob]
+_Seated = tuple[firing.NewRun, firing.DueJob, desks.Seat, firing.Given]
+
 
 class HandOver:
     """What one transaction that fires gives to the seats of a desk, and what it leaves to the queue."""
@@ -21,7 +24,6 @@ class HandOver:
     def __init__(self, desk: desks.Desk, handing: desks.Handing) -> None:
         self._desk = desk
         self._handing = handing
-        self._seats: dict[uuid.UUID, desks.Seat] = {}
         self.queued: set[desks.Pair] = set()
         """For whom runs were queued."""
 
@@ -34,38 +36,36 @@ class HandOver:
         now: datetime,
     ) -> Mapping[uuid.UUID, firing.Made]:
         """Inserts `runs`, those that find a seat as Claimed; `due` are their jobs that run in pools."""
-        ready = [run for run in runs if run.job_id in due and run.state is states.RunState.QUEUED] if due else []
-        epoch, given = await self._seated(connection, ready, due)
+        ready = [(run, due[run.job_id]) for run in runs if run.state is states.RunState.QUEUED and run.job_id in due]
+        epoch, seated = await self._seated(connection, ready)
+        given = {run.run_id: gift for run, _, _, gift in seated}
         made = await firing.insert_runs(connection, runs, now=now, given=given, epoch=epoch)
-        for run in ready:
-            found, job = made.get(run.run_id), due[run.job_id]
-            if run.run_id not in given:
-                self.queued.add(_pair(job))
-            elif found is not None:
-                self._handing.give(self._seats[run.run_id], _assigned(job, run, given[run.run_id], found), now=now)
+        for run, job, seat, gift in seated:
+            if (found := made.get(run.run_id)) is not None:
+                self._handing.give(seat, _assigned(job, run, gift, found), now=now)
+        if len(seated) < len(ready):
+            self.queued.update(_pair(job) for run, job in ready if run.run_id not in given)
         return made
 
     async def _seated(
-        self, connection: database.Connection, ready: Sequence[firing.NewRun], due: Mapping[uuid.UUID, firing.DueJob]
-    ) -> tuple[int | None, Mapping[uuid.UUID, firing.Given]]:
+        self, connection: database.Connection, ready: Sequence[_Ready]
+    ) -> tuple[int | None, Sequence[_Seated]]:
         """The epoch, and who is given which run; the most urgent are seated first."""
-        pairs = {_pair(job) for run in ready if self._may_have(job := due[run.job_id])}
-        if not pairs:
-            return None, {}
-        epoch, free = await firing.hand_over(connection, sorted(pairs))
-        given: dict[uuid.UUID, firing.Given] = {}
-        for run in sorted(ready, key=lambda run: -run.priority) if epoch is not None else ():
-            job = due[run.job_id]
-            if (pair := _pair(job)) not in free or not self._may_have(job):
-                continue
-            if (seat := self._handing.take(*pair)) is not None:
-                self._seats[run.run_id] = seat
+        owners = {(_pair(job), job.owner) for _, job in ready}
+        wanted = {(pair, owner) for pair, owner in owners if self._desk.hands_over(*pair, owner)}
+        if not wanted:
+            return None, ()
+        epoch, free = await firing.hand_over(connection, sorted({pair for pair, _ in wanted}))
+        if epoch is None:
+            return None, ()
+        allowed = {(pair, owner) for pair, owner in wanted if pair in free}
+        seated: list[_Seated] = []
+        for run, job in sorted(ready, key=lambda one: -one[0].priority):
+            pair = _pair(job)
+            if (pair, job.owner) in allowed and (seat := self._handing.take(*pair)) is not None:
                 lease = self._desk.settings_of(seat.pool).lease_seconds
-                given[run.run_id] = firing.Given(secrets.randbits(63), seat.worker, lease)
-        return epoch, given
-
-    def _may_have(self, job: firing.DueJob) -> bool:
-        return self._desk.hands_over(*_pair(job), job.owner)
+                seated.append((run, job, seat, firing.Given(secrets.randbits(63), seat.worker, lease)))
+        return epoch, seated
 
 
 def _pair(job: firing.DueJob) -> desks.Pair:
