@@ -115,6 +115,14 @@ async def test_a_tenant_and_a_namespace_of_one_name_are_two(api: workers_api.Ser
     assert run["owner"] == jobs.OWNER
 
 
+async def test_many_strangers_at_once_do_not_keep_out_a_worker(api: workers_api.Served) -> None:
+    strangers = [tokens.secret_of(number.to_bytes(tokens.SECRET_BYTES, "big")) for number in range(300)]
+    worker = await api.worker()
+    asked = [asyncio.create_task(api.caller(one).call("claim")) for one in strangers]
+    assert (await worker.call("claim")).status == 200
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {401}
+
+
 async def test_who_cannot_be_asked_lets_nobody_in(api: workers_api.Served, cluster: Cluster) -> None:
     cluster.away = True
     answer = await api.caller("own").call("claim")

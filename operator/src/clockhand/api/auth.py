@@ -7,6 +7,7 @@ longer. Who cannot be asked at the moment lets nobody in.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from clockhand import errors
@@ -17,6 +18,8 @@ from clockhand.store import tokens as token_rows
 
 AUDIENCE = "clockhand"
 _LONGEST = 16_384
+_LOOKUPS = 2
+"""At a time: strangers who try tokens must not take the connections that the engine needs."""
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _NO_CLUSTER = "this installation knows static tokens alone: it has no cluster to ask about others"
 _NOT_GOOD = "the token is not good: unknown, revoked, expired, or not meant for this API"
@@ -40,6 +43,7 @@ class Gate:
         self._db = db
         self._reviews = asked
         self._tokens: kept.Kept[tokens.Token | None] = kept.Kept()
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     async def caller(self, authorization: str | None) -> Caller:
         """The caller by the header `Authorization`; 401 where nobody vouches for one, 503 where nobody can be asked."""
@@ -59,7 +63,7 @@ class Gate:
         return await self._tokens.get(digest, lambda: self._find(digest))
 
     async def _find(self, digest: bytes) -> tokens.Token | None:
-        async with self._db.transaction() as connection:
+        async with self._lookups, self._db.transaction() as connection:
             return await token_rows.find(connection, digest=digest)
 
     async def _of_cluster(self, token: str) -> Account | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,6 +10,9 @@ from typing import Protocol
 from clockhand.api import kept
 from clockhand.kube import access
 from clockhand.kube import client as clients
+
+_TOKENS_AT_ONCE = 8
+"""Strangers who try tokens must not keep the API server busy."""
 
 
 class Reviews(Protocol):
@@ -25,13 +29,18 @@ class ApiServerReviews:
     def __init__(self, client: clients.Client, audiences: Sequence[str] = ()) -> None:
         self._client = client
         self._audiences = audiences
+        self._places = asyncio.Semaphore(_TOKENS_AT_ONCE)
         self._users: kept.Kept[access.User | None] = kept.Kept()
         self._decisions: kept.Kept[access.Decision] = kept.Kept()
 
     async def user_of(self, token: str) -> access.User | None:
         # the digest, so that no token lies about in memory longer than its request
         key = hashlib.sha256(token.encode()).digest()
-        return await self._users.get(key, lambda: access.review_token(self._client, token, self._audiences))
+        return await self._users.get(key, lambda: self._review(token))
+
+    async def _review(self, token: str) -> access.User | None:
+        async with self._places:
+            return await access.review_token(self._client, token, self._audiences)
 
     async def decide(self, user: access.User, action: access.Action) -> access.Decision:
         extra = tuple(sorted((key, tuple(values)) for key, values in user.extra.items()))

@@ -24,7 +24,8 @@ BODY_SECONDS = 10.0
 """For a body to arrive whole."""
 _IDLE_SECONDS = 75.0
 """A connection without a whole request is closed then, whether nothing comes or its header never ends."""
-_SHUTDOWN_SECONDS = 8.0
+_SHUTDOWN_SECONDS = 4.0
+"""For requests to finish, and once more for those that were told to."""
 _JSON = "application/json"
 _OTHER = "other"
 # of requests that are no HTTP it would write the header at fault, which may hold a token
