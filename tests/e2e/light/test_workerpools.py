@@ -270,12 +270,14 @@ async def test_an_object_that_is_not_the_pools_is_left_alone(tended: Tended) -> 
     assert kept["data"] == {"mine": "yes"}
 
 
-async def test_a_template_that_the_api_server_refuses_is_told(tended: Tended) -> None:
+async def test_a_template_that_the_api_server_refuses_is_told_and_stops_no_other_pool(tended: Tended) -> None:
+    tended.kubectl.apply(pool("other"))
     await tended.apply(
         template={"spec": {"containers": [{"name": "a", "image": "b", "volumeMounts": [{"name": "no"}]}]}}
     )
     await tended.until("the condition", lambda: tended.ready().get("reason") == "TemplateInvalid")
     assert "volumeMounts" in tended.ready()["message"]
+    assert await tended.until("the other pool", lambda: tended.get("deployment", "clockhand-pool-other"))
 
 
 async def test_pods_that_cannot_be_made_are_told(tended: Tended) -> None:

@@ -158,7 +158,7 @@ def _pod_defaults(pool: Pool, spec: PoolSpec) -> Json:
 def _fill_container(
     container: Json, pool: Pool, spec: PoolSpec, defaults: Defaults, settings: Mapping[str, str]
 ) -> None:
-    given = {one.get("name") for one in container.get("env") or ()}
+    given = {str(one.get("name")) for one in container.get("env") or ()}
     ours = [{"name": name, "value": value} for name, value in _environment(pool, spec, defaults, settings)]
     container["env"] = [*(one for one in ours if one["name"] not in given), *(container.get("env") or ())]
     container["volumeMounts"] = [*(container.get("volumeMounts") or ()), *_mounts(spec, settings)]

@@ -158,9 +158,10 @@ class WorkerPools:
         for pool in seen.pools.values():
             try:
                 unsettled |= await self._settle_one(pool, deployments.get(pool.uid), seen)
-            except errors.ClockhandError as error:
+            except Exception as error:  # a mistake with one pool must not stop the others
                 unsettled = True
-                log.warning("pool_not_settled", pool=pool.key, error=str(error))
+                expected = isinstance(error, errors.ClockhandError)
+                log.warning("pool_not_settled", pool=pool.key, error=str(error), exc_info=None if expected else error)
         return SOON_SECONDS if unsettled else EVERY_SECONDS
 
     async def _settle_one(self, pool: workerpool.Pool, deployment: calls.Deployment | None, seen: _Pass) -> bool:
