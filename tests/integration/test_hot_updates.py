@@ -11,7 +11,7 @@ from tests.support import jobs
 
 from clockhand.domain import sharding
 from clockhand.domain.states import RunState as S
-from clockhand.store import database, duties, runs, shards
+from clockhand.store import database, duties, leases, runs, shards
 
 ROUNDS = 20
 
@@ -80,3 +80,20 @@ async def test_a_launch_touches_no_index(db: database.Database) -> None:
     async with db.transaction() as connection, updates(connection, "live_runs") as found:
         await runs.launched(connection, holder=holder, items=items[::5])
     assert found == Updates(40, 40)
+
+
+async def test_a_heartbeat_touches_no_index_but_the_first_time(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        made = [
+            await jobs.make_run(connection, job, S.CLAIMED)
+            for job in await jobs.make_jobs(connection, 200, job=jobs.pooled())
+        ]
+    beat = leases.Beat(jobs.POOL, jobs.WORKER, 90, [(run_id, jobs.TOKEN) for run_id in made])
+    total = Updates()
+    for rounds in range(ROUNDS):
+        async with db.transaction() as connection, updates(connection, "live_runs") as found:
+            await leases.renew(connection, [beat], now=await database.now(connection))
+        assert found.every == len(made)
+        if rounds:
+            total.every, total.hot = total.every + found.every, total.hot + found.hot
+    assert total.hot >= 0.9 * total.every

@@ -227,3 +227,43 @@ def test_jitter_is_a_runs_own_and_the_same_in_every_process() -> None:
     assert len(waits) > 90
     again = dataclasses.replace(RUN, run_id=uuid.UUID(int=1))
     assert verdict.backoff(job(jitter=0.5), again, tries=3) == verdict.backoff(job(jitter=0.5), again, tries=3)
+
+
+def told(ending: Ending = Ending.FAILED, *, plan: spec.JobSpec | None = None, **end: Any) -> verdict.Verdict:
+    return verdict.judge(plan or job(), RUN, verdict.AttemptEnd(ending, **{"reason": "Error", **end}), now=NOW)
+
+
+def test_a_handler_may_say_that_another_attempt_will_not_help() -> None:
+    for delivery in (LEAST, ONCE):
+        decided = told(plan=job(delivery), fatal=True, message="no such mailbox")
+        assert (decided.state, decided.reason, decided.failures) == (S.DEAD, Reason.HANDLER_FAILED, 1)
+        assert decided.message == "Error: no such mailbox"
+
+
+def test_a_handler_may_say_when_to_come_again_and_is_charged_all_the_same() -> None:
+    decided = told(retry_after=timedelta(hours=3))
+    assert (decided.state, decided.failures, decided.ready_at) == (S.RETRYING, 1, NOW + timedelta(hours=3))
+    assert told(retry_after=timedelta()).ready_at == NOW
+    assert told(plan=job(attempts=1), retry_after=timedelta(hours=3)).state == S.DEAD
+
+
+@pytest.mark.parametrize(
+    ("rule", "end", "matches"),
+    [
+        (spec.Rule(on_errors=("TimeoutError", "http.503"), action=RuleAction.FAIL), {"reason": "http.503"}, True),
+        (spec.Rule(on_errors=("TimeoutError",), action=RuleAction.FAIL), {"reason": "http.503"}, False),
+        (spec.Rule(on_errors=("E",), on_exit_codes=(3,), action=RuleAction.FAIL), {"exit_code": 3}, True),
+        (spec.Rule(on_errors=("E",), on_exit_codes=(3,), action=RuleAction.FAIL), {"reason": "E"}, True),
+        (spec.Rule(on_errors=("E",), on_exit_codes=(3,), action=RuleAction.FAIL), {"exit_code": 4}, False),
+    ],
+)
+def test_rules_know_errors_by_their_names(rule: spec.Rule, end: dict[str, Any], matches: bool) -> None:
+    plan = spec.JobSpec(schedule="* * * * *", retry=spec.Retry(rules=(rule,)))
+    assert (told(plan=plan, **end).reason == Reason.FAIL_RULE) is matches
+
+
+def test_an_attempt_that_was_alone_with_its_worker_is_to_blame_for_its_silence() -> None:
+    assert (told(Ending.GONE, alone=True).failures, told(Ending.GONE, alone=True).disruptions) == (1, 0)
+    assert (told(Ending.GONE).failures, told(Ending.GONE).disruptions) == (0, 1)
+    unseen = told(Ending.GONE, plan=job(ONCE), alone=True)
+    assert (unseen.state, unseen.failures) == (S.UNKNOWN, 0)

@@ -1,12 +1,14 @@
 -- name: renew
 -- Every attempt that workers say they have, locked in one order for everybody. The first time makes it Running; after that
 -- only the lease moves, which is in no index. What is not among the rows is somebody else's or over.
+-- Runs are found by their ids, here and below: pool and worker are compared in a way that no index serves.
 WITH mine AS MATERIALIZED (
     SELECT r.run_id, r.state, n.lease
     FROM live_runs r
     JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(pools)s::text[], %(workers)s::text[], %(leases)s::int[])
          AS n (run_id, token, pool, worker, lease)
-         ON r.run_id = n.run_id AND r.token = n.token AND r.pool = n.pool AND r.worker = n.worker
+         ON r.run_id = n.run_id AND r.token = n.token AND r.pool IS NOT DISTINCT FROM n.pool
+         AND r.worker IS NOT DISTINCT FROM n.worker
     WHERE r.state IN ('Claimed', 'Running', 'Stopping')
     ORDER BY r.run_id
     FOR NO KEY UPDATE OF r),
@@ -50,7 +52,7 @@ WITH mine AS MATERIALIZED (
     FROM live_runs r
     JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(pools)s::text[], %(workers)s::text[], %(leases)s::int[])
          AS n (run_id, token, pool, worker, lease)
-         ON r.run_id = n.run_id AND r.token = n.token AND r.pool = n.pool
+         ON r.run_id = n.run_id AND r.token = n.token AND r.pool IS NOT DISTINCT FROM n.pool
     WHERE r.state IN ('Claimed', 'Running') AND (r.worker IS NULL OR r.worker = n.worker)
     ORDER BY r.run_id
     FOR UPDATE OF r)
@@ -72,7 +74,8 @@ WITH mine AS MATERIALIZED (
     FROM live_runs r
     JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(pools)s::text[], %(workers)s::text[])
          AS n (run_id, token, pool, worker)
-         ON r.run_id = n.run_id AND r.token = n.token AND r.pool = n.pool AND r.worker IS NOT DISTINCT FROM n.worker
+         ON r.run_id = n.run_id AND r.token = n.token AND r.pool IS NOT DISTINCT FROM n.pool
+         AND r.worker IS NOT DISTINCT FROM n.worker
     WHERE r.state = 'Claimed'
     ORDER BY r.run_id
     FOR UPDATE OF r),
@@ -97,7 +100,8 @@ SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attemp
 FROM live_runs r
 JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(pools)s::text[], %(workers)s::text[])
      AS n (run_id, token, pool, worker)
-     ON r.run_id = n.run_id AND r.token = n.token AND r.pool = n.pool AND r.worker = n.worker
+     ON r.run_id = n.run_id AND r.token = n.token AND r.pool IS NOT DISTINCT FROM n.pool
+         AND r.worker IS NOT DISTINCT FROM n.worker
 JOIN job_specs ON job_specs.spec_id = r.spec_id
 JOIN jobs ON jobs.job_id = r.job_id
 WHERE r.state IN ('Claimed', 'Running', 'Stopping')
