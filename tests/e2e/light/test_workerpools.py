@@ -311,9 +311,8 @@ async def test_a_deleted_pool_takes_everything_with_it(tended: Tended) -> None:
     assert (await tended.row()).deleted_at is None
 
 
-async def test_a_backlog_that_is_late_brings_workers_and_is_shown(tended: Tended) -> None:
-    await tended.apply(maxReplicas=3, concurrency=1)
-    await tended.until("a worker", lambda: tended.status().get("readyReplicas") == 1)
+async def make_late(tended: Tended) -> None:
+    """Four runs that have waited for half a minute, behind one that runs."""
     async with tended.db.transaction() as connection:
         now = await database.now(connection)
         made = await jobs.make_job(connection, jobs.pooled(), owner=f"k8s/{tended.kubectl.namespace}")
@@ -321,6 +320,27 @@ async def test_a_backlog_that_is_late_brings_workers_and_is_shown(tended: Tended
         for number in range(4):
             await jobs.make_run(connection, made, S.QUEUED, at=now - timedelta(minutes=number), **late)
         await jobs.make_run(connection, made, S.RUNNING, at=now - timedelta(hours=1))
+
+
+async def test_no_workers_come_or_go_while_the_clock_is_not_trusted(tended: Tended) -> None:
+    await tended.apply(maxReplicas=3, concurrency=1)
+    await tended.until("a worker", lambda: tended.status().get("readyReplicas") == 1)
+    async with tended.db.transaction() as connection:
+        await connection.execute("UPDATE installation SET clock_step = interval '1 hour', clock_noticed_at = now()")
+    await make_late(tended)
+    await tended.until("the backlog", lambda: tended.status().get("backlog") == 4)
+    for _ in range(3):
+        await tended.once()
+    assert tended.status()["replicas"] == 1
+    async with tended.db.transaction() as connection:
+        await connection.execute("UPDATE installation SET clock_step = NULL")
+    await tended.until("another worker", lambda: tended.status().get("replicas") == 2)
+
+
+async def test_a_backlog_that_is_late_brings_workers_and_is_shown(tended: Tended) -> None:
+    await tended.apply(maxReplicas=3, concurrency=1)
+    await tended.until("a worker", lambda: tended.status().get("readyReplicas") == 1)
+    await make_late(tended)
     await tended.until("more workers", lambda: tended.status().get("readyReplicas") == 2)
     status = tended.status()
     assert (status["backlog"], status["running"]) == (4, 1)

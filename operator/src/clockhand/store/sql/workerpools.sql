@@ -3,7 +3,7 @@
 -- more there are changes nothing. What nobody has started yet waits too, though it is on its way as a message.
 SELECT p.pool, p.object_uid, p.service_account, p.allowed_owners, p.handlers, p.dispatch, p.lease_seconds,
        p.heartbeat_seconds, p.kafka_error, waiting.count AS backlog,
-       coalesce(extract(epoch FROM %(now)s - waiting.oldest), 0)::float8 AS oldest_seconds, taken.count AS running
+       greatest(extract(epoch FROM %(now)s - waiting.oldest), 0)::float8 AS oldest_seconds, taken.count AS running
 FROM pools p
 CROSS JOIN LATERAL (
     SELECT count(*), min(since) AS oldest
