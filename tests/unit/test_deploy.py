@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from clockhand import config
+from clockhand.domain import limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OWN = "clockhand-system"
@@ -184,3 +185,17 @@ def test_the_names_agree_with_the_defaults_of_the_settings() -> None:
         {"name": port["targetPort"], "containerPort": settings.api_port},
         {"name": "health", "containerPort": settings.health_port},
     ]
+
+
+def test_the_limits_are_read_and_say_nothing_to_begin_with() -> None:
+    (given,) = objects("ConfigMap")
+    [(name, text)] = given["data"].items()
+    assert limits.parse(text) == limits.NONE
+    readers = [thing for thing in objects("Deployment") if thing["metadata"]["name"] != "clockhand-runs"]
+    for thing in readers:
+        pod = thing["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        assert {"name": "CLOCKHAND_LIMITS", "value": f"/etc/clockhand/{name}"} in container["env"]
+        assert {"name": "limits", "configMap": {"name": given["metadata"]["name"]}} in pod["volumes"]
+    commented = yaml.safe_load(text.replace("# ", ""))
+    assert limits.parse(yaml.safe_dump(commented)) != limits.NONE
