@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -19,9 +20,13 @@ import psycopg
 from benchmarks import stage, statements, usage
 from tests.support import postgres
 
-WARM_SHARE = 0.1
+_WARM_SHARE = 0.1
 _PAUSE = 0.05
 _PATIENCE_SECONDS = 600.0
+_LEAD_SECONDS = 5.0
+_FILLED_A_SECOND = 4_000
+_START_SECONDS = 0.2
+_LONGEST_LINE = 1 << 20
 
 
 class Mode(enum.StrEnum):
@@ -43,29 +48,23 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Telling:
-    """What all workers of a round have told."""
+    """What the worker of a round has told."""
 
     def __init__(self) -> None:
-        self._last: dict[int, Told] = {}
-        self._sums: list[tuple[float, int]] = []
+        self.told: list[Told] = []
         self.late: list[float] = []
 
-    def add(self, worker: int, told: Told) -> None:
-        self._last[worker] = told
-        self._sums.append((told.at, self.handled))
+    def add(self, told: Told) -> None:
+        self.told.append(told)
         self.late += told.late
 
     @property
     def handled(self) -> int:
-        return sum(told.handled for told in self._last.values())
+        return self.told[-1].handled if self.told else 0
 
-    @property
-    def first(self) -> float:
-        return min(told.first for told in self._last.values())
-
-    def reached(self, count: float) -> tuple[float, int]:
-        """When at least `count` runs had been handled, and how many it were then."""
-        return next(one for one in self._sums if one[1] >= count)
+    def reached(self, count: float) -> Told:
+        """The first line that tells of at least `count` runs."""
+        return next(one for one in self.told if one.handled >= count)
 
 
 class Working:
@@ -118,28 +117,29 @@ async def drain(server: postgres.PostgresServer, contender: Contender, *, runs: 
     try:
         await contender.prepare(url, mode)
         counter = statements.Counter(url)
-        due = time.time() + 10 + runs / 5_000
-        await contender.fill(url, mode, runs=runs, due=due)
-        await asyncio.to_thread(server.execute, "VACUUM ANALYZE", database=name)
-        await asyncio.to_thread(server.execute, "CHECKPOINT")
-        if mode is Mode.RAW:
-            due = time.time()
-        assert time.time() <= due + 1, f"{contender.name} took too long to take in {runs} runs"
-        async with contender.working(url, mode) as working:
+        async with contextlib.AsyncExitStack() as stack:
+            working = None if mode is Mode.RAW else await stack.enter_async_context(contender.working(url, mode))
+            due: float = math.ceil(time.time() + _LEAD_SECONDS + runs / _FILLED_A_SECOND)
+            await contender.fill(url, mode, runs=runs, due=due)
+            await asyncio.to_thread(server.execute, "VACUUM ANALYZE", database=name)
+            if working is None:
+                due = time.time() + _START_SECONDS
+                working = await stack.enter_async_context(contender.working(url, mode))
+            assert time.time() < due, f"{contender.name} took too long to take in {runs} runs"
             meter = usage.Meter({"postgres": (server.pid,), **working.parts})
-            await asyncio.sleep(due - time.time() - 0.2)
+            await asyncio.sleep(due - time.time() - _START_SECONDS)
             meter.start()
             own = time.process_time()
             counter.reset()
             ended = await _complete(url, contender.complete(mode, runs=runs), working.telling, runs)
             spent, counted = {**meter.spent(), "generator": time.process_time() - own}, counter.read()
-        warm_at, warm = working.telling.reached(WARM_SHARE * runs)
+        warm = working.telling.reached(_WARM_SHARE * runs)
         assert working.telling.handled == runs, f"{working.telling.handled} of {runs} runs handled"
         return Drained(
             name=contender.name,
             runs=runs,
-            per_second=(runs - warm) / (ended - warm_at),
-            first_after=working.telling.first - due,
+            per_second=(runs - warm.handled) / (ended - warm.at),
+            first_after=warm.first - due,
             all_after=ended - due,
             cpu={part: 1e6 * seconds / runs for part, seconds in spent.items()},
             statements=statements.calls(counted) / runs,
@@ -164,37 +164,31 @@ async def _complete(url: str, query: str, telling: Telling, runs: int) -> float:
 
 
 @contextlib.asynccontextmanager
-async def at_work(
-    commands: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Working]:
-    """Workers, one a command, listened to until the block ends; then they are told to end."""
+async def at_work(command: Sequence[str], environment: Mapping[str, str] | None = None) -> AsyncIterator[Working]:
+    """A process, listened to until the block ends; then it is told to end."""
     telling = Telling()
-    started = [
-        await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
-        for command in commands
-    ]
-    listening = [asyncio.create_task(_listen(number, one, telling)) for number, one in enumerate(started)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, env=environment, limit=_LONGEST_LINE
+    )
+    listening = asyncio.create_task(_listen(process, telling))
     try:
-        yield Working(telling, {"worker": [one.pid for one in started]})
-        for one in started:
-            assert one.returncode is None, f"{commands[0]} ended with {one.returncode}"
+        yield Working(telling, {"worker": [process.pid]})
+        assert process.returncode is None, f"{command} ended with {process.returncode}"
     finally:
-        for one in started:
-            with contextlib.suppress(ProcessLookupError):
-                one.terminate()
-        await asyncio.gather(*(_ended(one) for one in started))
-        for task in listening:
-            await task
+        await _end(process)
+        await listening
 
 
-async def _listen(number: int, process: asyncio.subprocess.Process, telling: Telling) -> None:
+async def _listen(process: asyncio.subprocess.Process, telling: Telling) -> None:
     assert process.stdout is not None
     async for line in process.stdout:
         if b'"handled"' in line:
-            telling.add(number, msgspec.json.decode(line, type=Told))
+            telling.add(msgspec.json.decode(line, type=Told))
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
     try:
         async with asyncio.timeout(10):
             await process.wait()

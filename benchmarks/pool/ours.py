@@ -30,7 +30,7 @@ _FILL = (
     "INSERT INTO owners (owner) VALUES (%(owner)s)",
     # neighbours in time are no neighbours in the tables
     """CREATE TEMPORARY TABLE due AS
-       SELECT n, to_timestamp(%(due)s + floor(seconds * %(steps)s) / %(steps)s) AS at
+       SELECT n, to_timestamp(%(due)s::float8 + floor(seconds * %(steps)s) / %(steps)s) AS at
        FROM generate_series(1, %(jobs)s) AS n,
             LATERAL (SELECT n * 7919::bigint %% %(jobs)s * %(spread)s::float8 / %(jobs)s AS seconds) AS place""",
     """INSERT INTO job_specs (job_id, generation, spec, payload, stored_at)
@@ -77,7 +77,7 @@ class Clockhand:
             "jobs": runs,
             "spread": self.spread,
             "steps": 1.0 if self.aligned else 1_000.0,
-            "due": float(int(due)),
+            "due": due,
             "once": mode is drain.Mode.SAME,
         }
         await asyncio.to_thread(_fill, url, values)
@@ -96,9 +96,9 @@ class Clockhand:
             "CLOCKHAND_HEALTH_PORT": str(health[1]),
         }
         async with (
-            drain.at_work([_command("api")], _environment(url, api)) as served,
-            drain.at_work([[sys.executable, "-m", "benchmarks.pool.watching", url]]) as watching,
-            drain.at_work([_command("worker")], _environment(None, worker)) as working,
+            drain.at_work(_command("api"), _environment(url, api)) as served,
+            drain.at_work([sys.executable, "-m", "benchmarks.pool.watching", url]) as watching,
+            drain.at_work(_command("worker"), _environment(None, worker)) as working,
         ):
             for one in health:
                 await _ready(one)
