@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import msgspec
 import pytest
+import yaml
 
 from clockhand import errors
 from clockhand.domain import limits
+
+ROOT = Path(__file__).parents[2]
 
 WHOLE = """
 owners:
@@ -78,3 +85,45 @@ def test_what_cannot_be_used_is_refused_by_its_name(text: str, field: str, part:
     assert part in refused.value.sentence
     if field:
         assert refused.value.field == field
+
+
+PAGE = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
+_EXAMPLE = re.compile(r"^```yaml\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_ROW = re.compile(r"^\| `(?P<field>\w+)` \| (?P<of>[a-z ]+) \| (?P<low>\d+) to (?P<high>\d+)?", re.MULTILINE)
+
+
+def test_the_examples_of_the_page_are_limits() -> None:
+    examples = [limits.parse(match["text"]) for match in _EXAMPLE.finditer(PAGE)]
+    assert examples
+    for found in examples:
+        assert all((found.owners, found.groups, found.pools))
+
+
+def test_what_is_deployed_is_a_file_of_limits_once_its_example_is_no_comment() -> None:
+    manifest = yaml.safe_load((ROOT / "deploy/limits.yaml").read_text(encoding="utf-8"))
+    text = manifest["data"]["limits.yaml"]
+    assert limits.parse(text) == limits.NONE
+    found = limits.parse(text.replace("# ", ""))
+    assert all((found.owners, found.groups, found.pools))
+
+
+@pytest.mark.parametrize("row", list(_ROW.finditer(PAGE)), ids=lambda row: f"{row['of']} {row['field']}")
+def test_the_page_tells_the_bounds_of_each_field(row: re.Match[str]) -> None:
+    section = row["of"].split()[0]
+    key = {"owners": "k8s/team-a", "groups": "exports", "pools": "rest/acme/jobs"}[section]
+
+    def parsed(value: int) -> limits.Limits:
+        lease = {"leaseSeconds": 86_400} if row["field"] == "heartbeatSeconds" else {}
+        entry = {"heartbeatSeconds": 1, **lease} if section == "pools" else {}
+        return limits.parse(yaml.safe_dump({section: {key: {**entry, row["field"]: value}}}))
+
+    low, high = int(row["low"]), int(row["high"] or 43_200)
+    assert parsed(low) != parsed(high)
+    for beyond in (low - 1, high + 1):
+        with pytest.raises(errors.InvalidInput):
+            parsed(beyond)
+
+
+def test_the_page_names_every_field() -> None:
+    for kind in (limits.OwnerLimits, limits.GroupLimits, limits.PoolLimits):
+        assert all(f"`{field.encode_name}`" in PAGE for field in msgspec.structs.fields(kind))
