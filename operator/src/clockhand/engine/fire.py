@@ -45,8 +45,8 @@ class Fire:
         self._file = file or limits.LimitsFile(None)
 
     async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
-        """Fires one batch; returns how many jobs had a due slot. Less than `most` means that nothing is left, but for
-        what would have been more than `MOST_RUNS` runs: those jobs are as due as before.
+        """Fires one batch; returns how many jobs had a due slot. Less than `most` means that little is left: what one
+        shard has more of than others, and what would have been more than `MOST_RUNS` runs, is as due as before.
 
         With `anybodys` only slots that are overdue by more than 3 s are looked for.
         """
@@ -90,6 +90,7 @@ class _Batch:
     moves: list[rows.Advance] = dataclasses.field(default_factory=list)
     replaced: list[uuid.UUID] = dataclasses.field(default_factory=list)
     pooled: dict[uuid.UUID, rows.DueJob] = dataclasses.field(default_factory=dict)
+    shown: list[rows.Shown] = dataclasses.field(default_factory=list)
     grouped: dict[uuid.UUID, str] = dataclasses.field(default_factory=dict)
     """The concurrency group of each run that has one."""
 
@@ -101,6 +102,9 @@ class _Batch:
         self.runs += new
         if plan.concurrency_group is not None:
             self.grouped |= dict.fromkeys((run.run_id for run in new), plan.concurrency_group)
+        if job.has_object:
+            newest = max((slot.scheduled_at for slot in decided.slots), default=None)
+            self.shown.append(rows.Shown(job.job_id, newest))
         if job.pool is not None:
             self.pooled[job.job_id] = job
         self.skipped += [
@@ -155,7 +159,7 @@ async def _store(
     await groups.explain(connection, caps, new, batch.grouped, now=now)
     await skips.record(connection, batch.skipped, now=now)
     await rows.advance(connection, batch.moves)
-    await rows.show_fired(connection, batch.runs, moves=batch.moves, now=now)
+    await rows.show_fired(connection, batch.shown, now=now)
     # under the job's lock, and after what was to stop has been told so: a claim in between cannot be overlooked
     await admit.promote_for(connection, batch.replaced, caps=caps, now=now)
     metrics.RUNS_FIRED.inc(len(inserted))

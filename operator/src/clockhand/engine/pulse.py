@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 import structlog
@@ -18,6 +18,7 @@ from clockhand import metrics
 from clockhand.domain import ids
 from clockhand.engine import admit, backfill, claim, clock, deadlines, fire, launch, observe, shards
 from clockhand.engine.pools import desk as desks
+from clockhand.engine.pools import directory as directories
 from clockhand.store import database, runs
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,14 @@ class Pods:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Workers:
+    """Who waits for runs in this process, and how their pools are set up."""
+
+    desk: desks.Desk
+    directory: directories.Directory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
     """What a pulse can do."""
 
@@ -52,6 +61,8 @@ class Steps:
     deadlines: deadlines.Deadlines
     pods: Pods | None = None
     """None in an API process, whose runs go to workers."""
+    workers: Workers | None = None
+    """None in an operator."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,13 +86,12 @@ class Pulse:
         *,
         held: shards.Shards,
         steps: Steps,
-        desk: desks.Desk | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = db
         self._held = held
         self._steps = steps
-        self._desk = desk or desks.Desk()
+        self._desk = steps.workers.desk if steps.workers else desks.Desk()
         self._monotonic = monotonic
         self._pause = clock.Pause(db, doubtful=lambda: held.doubtful, monotonic=monotonic)
         self._admitted_at = float("-inf")
@@ -91,10 +101,7 @@ class Pulse:
         held = self._held.holder().generations
         if not held:
             return Pulsed(sleep=LONGEST_SLEEP / 4)
-        pairs = self._desk.pairs()
-        async with self._db.transaction() as connection:
-            wake = await runs.wake(connection, shards=held, pairs=pairs)
-        self._desk.looked(pairs, wake.queued_for)
+        wake = await self._look(held)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
         waits = await self._pause.look(wake.clock, wake.clock_is)
         fired = 0 if waits else await self._fire(wake)
@@ -113,6 +120,17 @@ class Pulse:
             news=wake.news,
             leased=wake.leased,
         )
+
+    async def _look(self, held: Collection[int]) -> runs.Wake:
+        pairs, workers = self._desk.pairs(), self._steps.workers
+        began = self._monotonic()
+        async with self._db.transaction() as connection:
+            known = workers.directory.used() if workers else ()
+            wake = await runs.wake(connection, shards=held, pairs=pairs, known=known)
+        self._desk.looked(pairs, wake.queued_for)
+        if workers:
+            workers.directory.refresh(wake.pools, read_at=began)
+        return wake
 
     async def claim(self) -> int:
         """Claims what can be launched now; returns how many."""

@@ -33,6 +33,11 @@ class DueJob:
     handler: str | None
 
     @property
+    def has_object(self) -> bool:
+        """Whether the job is an object of Kubernetes, and not a tenant's."""
+        return self.owner.startswith("k8s/")
+
+    @property
     def origin(self) -> times.Origin:
         return times.Origin(self.job_id, self.created_at)
 
@@ -96,6 +101,14 @@ class Advance:
     last_slot_at: datetime
     next_slot_at: datetime | None
     delay: timedelta = timedelta()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What the object of a job is to show: the newest instant that has just become a run; None: none has."""
+
+    job_id: uuid.UUID
+    scheduled_at: datetime | None
 
 
 async def lock_due(
@@ -205,15 +218,14 @@ async def advance(connection: database.Connection, moves: Sequence[Advance]) -> 
         await database.execute(connection, "firing.advance", parameters)
 
 
-async def show_fired(
-    connection: database.Connection, runs: Sequence[NewRun], *, moves: Sequence[Advance] = (), now: datetime
-) -> None:
-    """Marks the status of jobs that moved on to be written, with the newest instant that became a run of each."""
-    newest: dict[uuid.UUID, datetime | None] = {move.job_id: None for move in moves}
-    for run in runs:
-        newest[run.job_id] = max(run.scheduled_at, newest.get(run.job_id) or run.scheduled_at)
-    if newest:
-        parameters = {"now": now, "job_ids": list(newest), "scheduled": list(newest.values())}
+async def show_fired(connection: database.Connection, shown: Sequence[Shown], *, now: datetime) -> None:
+    """Marks the status of jobs that moved on to be written."""
+    if shown:
+        parameters = {
+            "now": now,
+            "job_ids": [one.job_id for one in shown],
+            "scheduled": [one.scheduled_at for one in shown],
+        }
         await database.execute(connection, "firing.show_fired", parameters)
 
 

@@ -54,7 +54,13 @@ class Assignment:
 async def settings(connection: database.Connection, pools: Collection[str]) -> Mapping[str, Settings]:
     """How those of `pools` that exist are set up."""
     rows = await database.fetch(connection, "pools.settings", {"pools": list(pools)})
-    return {row.pool: Settings(**{**row._asdict(), "allowed_owners": tuple(row.allowed_owners)}) for row in rows}
+    return {row.pool: settings_of(row._asdict()) for row in rows}
+
+
+def settings_of(row: Mapping[str, Any]) -> Settings:
+    """From the columns of a row of `pools`, of which it may have more."""
+    found = {field.name: row[field.name] for field in dataclasses.fields(Settings)}
+    return Settings(**{**found, "allowed_owners": tuple(found["allowed_owners"])})
 
 
 async def add(connection: database.Connection, *, pool: str, owner: str, name: str) -> None:

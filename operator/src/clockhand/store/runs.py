@@ -168,6 +168,8 @@ class Wake:
     """Some worker has an attempt."""
     queued_for: Collection[tuple[str, str]]
     """Those of the given pools and handlers for which something is Queued."""
+    pools: Sequence[Mapping[str, Any]]
+    """The rows of the given pools that exist."""
 
 
 async def open_of_shards(
@@ -332,19 +334,24 @@ async def promote(connection: database.Connection, run_ids: Collection[uuid.UUID
 
 
 async def wake(
-    connection: database.Connection, *, shards: Collection[int], pairs: Sequence[tuple[str, str]] = ()
+    connection: database.Connection,
+    *,
+    shards: Collection[int],
+    pairs: Sequence[tuple[str, str]] = (),
+    known: Collection[str] = (),
 ) -> Wake:
-    """One look for all loops; `pairs` are pools and handlers for which somebody waits."""
+    """One look for all loops; `pairs` are pools and handlers for which somebody waits, `known` pools in use."""
     parameters = {
         "shards": sorted(shards),
         "pools": [pool for pool, _ in pairs],
         "handlers": [handler for _, handler in pairs],
+        "known": list(known),
     }
     row = await database.fetch_one(connection, "runs.wake", parameters)
     assert row is not None
     now = database.time_in(connection, row)
-    clock, step, noticed_at, *rest, numbers = row
-    rest.append({pairs[number - 1] for number in numbers})
+    clock, step, noticed_at, *rest, numbers, found = row
+    rest += [{pairs[number - 1] for number in numbers}, found]
     return Wake(now, clock, clocks.Stored(step, noticed_at), *rest)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from clockhand import errors
 from clockhand.engine import limits
 from clockhand.store import database, pools
 
 FRESH_SECONDS = 2.0
+_UNUSED_SECONDS = 120.0
 
 
 class Directory:
@@ -28,16 +30,29 @@ class Directory:
         self._limits = administered
         self._monotonic = monotonic
         self._known: dict[str, tuple[float, pools.Settings]] = {}
+        self._asked: dict[str, float] = {}
         self._reading = asyncio.Lock()
 
     async def of(self, pool: str) -> pools.Settings:
         """Not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
+        self._asked[pool] = self._monotonic()
         if (fresh := self._fresh(pool)) is not None:
             return fresh
         async with self._reading:
             if (fresh := self._fresh(pool)) is not None:
                 return fresh
             return await self._read(pool)
+
+    def used(self) -> Collection[str]:
+        """The pools that somebody has asked for lately."""
+        oldest = self._monotonic() - _UNUSED_SECONDS
+        self._asked = {pool: at for pool, at in self._asked.items() if at >= oldest}
+        return self._asked
+
+    def refresh(self, rows: Iterable[Mapping[str, Any]], *, read_at: float) -> None:
+        """Takes in what a look at the rows of used pools has shown; `read_at` is when it began."""
+        for row in rows:
+            self._keep(pools.settings_of(row), read_at)
 
     def _fresh(self, pool: str) -> pools.Settings | None:
         at, settings = self._known.get(pool, (float("-inf"), None))
@@ -54,10 +69,13 @@ class Directory:
                 found = pools.Settings(pool, f"{kind}/{owner}")
         if found is None:
             raise errors.NotFound(f"there is no WorkerPool {name} in namespace {owner}")
-        if kind == "rest":
-            found = self._administered(found)
-        self._known[pool] = began, found
-        return found
+        return self._keep(found, began)
+
+    def _keep(self, settings: pools.Settings, read_at: float) -> pools.Settings:
+        if settings.owner.startswith("rest/"):
+            settings = self._administered(settings)
+        self._known[settings.pool] = read_at, settings
+        return settings
 
     def _administered(self, settings: pools.Settings) -> pools.Settings:
         wanted = self._limits.current.pool_settings(settings.pool)

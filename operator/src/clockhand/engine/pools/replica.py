@@ -15,7 +15,7 @@ import structlog
 from clockhand import errors
 from clockhand.domain import sharding
 from clockhand.engine import admit, aftermath, backfill, deadlines, fire, limits, loops, pauses, pulse, shards
-from clockhand.engine.pools import backlog, claims, desk, rescue
+from clockhand.engine.pools import backlog, claims, rescue
 from clockhand.store import changes, database
 
 log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ class Replica:
     def __init__(
         self,
         db: database.Database,
-        seats: desk.Desk,
+        workers: pulse.Workers,
         answers: claims.Claims,
         *,
         name: str,
@@ -39,16 +39,20 @@ class Replica:
         after: aftermath.Aftermath,
     ) -> None:
         self._db = db
-        self._desk = seats
+        self._desk = seats = workers.desk
         self._claims = answers
         self._lease = lease
         self._caps = caps
         self._held = shards.Shards(db, replica=name, lease=lease, role=sharding.Role.API)
         self._backlog = backlog.Backlog(db, seats, caps)
         steps = pulse.Steps(
-            fire.Fire(db, seats, caps), admit.Admit(db, caps), backfill.Backfill(db, caps), deadlines.Deadlines(db)
+            fire.Fire(db, seats, caps),
+            admit.Admit(db, caps),
+            backfill.Backfill(db, caps),
+            deadlines.Deadlines(db),
+            workers=workers,
         )
-        self._pulse = pulse.Pulse(db, held=self._held, steps=steps, desk=seats)
+        self._pulse = pulse.Pulse(db, held=self._held, steps=steps)
         self._rescue = rescue.Rescue(db, held=self._held, after=after, queued=seats.queued)
         self._leased = asyncio.Event()
         self._changed = asyncio.Event()

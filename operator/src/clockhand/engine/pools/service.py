@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from clockhand.domain import protocol
-from clockhand.engine import aftermath, loops
+from clockhand.engine import aftermath, loops, pulse
 from clockhand.engine import limits as limit_files
 from clockhand.engine.pools import claims, desk, directory, dispatch, heartbeats, messages, reports, starts
 from clockhand.engine.pools import kafka as kafkas
@@ -35,7 +35,8 @@ class Pools:
         self._reports = reports.Reports(db, after=after, queued=self.desk.queued)
         self._starts = starts.Starts(db)
         self._dispatch = dispatch.Dispatch(db, self.desk, kafka or kafkas.Publisher(), replica=replica)
-        self._replica = engine.Replica(db, self.desk, self._claims, name=replica, lease=lease, caps=caps, after=after)
+        workers = pulse.Workers(self.desk, self._directory)
+        self._replica = engine.Replica(db, workers, self._claims, name=replica, lease=lease, caps=caps, after=after)
 
     def alive(self) -> bool:
         """Whether the loops have gone round lately; for the liveness probe."""

@@ -1,14 +1,19 @@
 -- name: lock_due
--- Due jobs of the given shards: one index probe a shard, so that a long backlog in one costs the others nothing.
+-- Due jobs of the given shards: one index probe a shard, and of each shard with due jobs about as many as of any other, so
+-- that a long backlog in one costs the others nothing.
+WITH busy AS MATERIALIZED (
+    SELECT mine.shard
+    FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+    CROSS JOIN LATERAL (SELECT FROM jobs WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s LIMIT 1) AS any_due)
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
        due.pool, due.handler, job_specs.spec::text AS spec
-FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+FROM busy
 CROSS JOIN LATERAL (
     SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
     FROM jobs
-    WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s
+    WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s
     ORDER BY next_run_at
-    LIMIT %(batch)s
+    LIMIT (SELECT greatest(ceil(%(batch)s::float / count(*)), 16)::bigint FROM busy)
     FOR UPDATE SKIP LOCKED) AS due
 JOIN job_specs USING (spec_id)
 LIMIT %(batch)s;

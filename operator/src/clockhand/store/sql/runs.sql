@@ -336,7 +336,9 @@ SELECT (SELECT clock FROM installed) AS clock,
              FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
              WHERE EXISTS (SELECT FROM live_runs r
                            WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
-                             AND r.handler = asked.handler)) AS queued_for
+                             AND r.handler = asked.handler)) AS queued_for,
+       (SELECT coalesce(jsonb_agg(to_jsonb(p)), '[]') FROM pools p
+        WHERE pool = ANY(%(known)s::text[]) AND deleted_at IS NULL) AS pools
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 LEFT JOIN LATERAL (SELECT next_run_at FROM jobs WHERE jobs.shard = mine.shard AND next_run_at IS NOT NULL
                    ORDER BY next_run_at LIMIT 1) AS due ON true
