@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 from collections.abc import AsyncIterator
 
 import structlog
@@ -18,6 +19,7 @@ from clockhand.store import database
 
 # a worker that is told at once comes again at once; one that is kept waiting holds its reports back
 _DATABASE_PATIENCE = 3.0
+_OTHER_FILES = 1_024
 log = structlog.get_logger(__name__)
 
 
@@ -67,6 +69,7 @@ class Api:
 async def serve(settings: config.Settings) -> None:
     """`clockhand api`: runs until SIGTERM or SIGINT."""
     stop = loops.stop_on_signals()
+    _allow_connections(pools.MOST_WAITING)
     administered = limits.LimitsFile(settings.limits)
     db = database.Database(
         settings.database_url,
@@ -81,6 +84,15 @@ async def serve(settings: config.Settings) -> None:
             await Api(settings, db, asked, administered).run(stop)
     finally:
         await db.close()
+
+
+def _allow_connections(count: int) -> None:
+    """Raises the soft limit of open files, which is often 1,024, as far as the hard one lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @contextlib.asynccontextmanager
