@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click.testing
 import pytest
 import yaml
 
+from clockhand import cli
 from clockhand.domain import crd, definition, workerpool_crd
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +42,12 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 @EACH
 def test_committed_file_is_the_built_one(resource: definition.Resource) -> None:
     assert committed(resource).read_text() == definition.text(resource), "run `make generate` and commit what it writes"
+
+
+def test_the_command_prints_all_of_them() -> None:
+    printed = click.testing.CliRunner().invoke(cli.clockhand, ["crds"])
+    assert printed.exit_code == 0
+    assert list(yaml.safe_load_all(printed.output)) == [definition.build(resource) for resource in RESOURCES]
 
 
 @EACH
