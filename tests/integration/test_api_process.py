@@ -62,7 +62,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(url: str, **settings: str) -> AsyncIterator[Process]:
+async def running(url: str, *, program: str = "clockhand", **settings: str) -> AsyncIterator[Process]:
     port, health = light.free_ports(2)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CLOCKHAND_", "KUBE"))}
     environment |= {
@@ -71,7 +71,7 @@ async def running(url: str, **settings: str) -> AsyncIterator[Process]:
         "CLOCKHAND_HEALTH_PORT": f"{health}",
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "clockhand", "api", env=environment | settings, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-m", program, "api", env=environment | settings, stderr=asyncio.subprocess.PIPE
     )
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
