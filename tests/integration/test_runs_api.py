@@ -12,11 +12,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.support import frontproxy, history, postgres
+from tests.support import frontproxy, history, jobs, postgres
 from tests.support.frontproxy import BASE, METADATA, METADATA_LIST, TABLE
 
 from clockhand.api.runs import feed, lists, negotiate, table, watch
 from clockhand.domain import instants
+from clockhand.domain.states import RunState
 from clockhand.engine import backfill
 from clockhand.store import changes, database, partitions
 
@@ -250,6 +251,33 @@ async def test_a_table_has_its_columns_and_rows(
     assert "object" not in without["rows"][0]
     one = (await proxy.get(f"{TEAM}/asked", accept=TABLE)).json
     assert len(one["rows"]) == 1
+
+
+async def test_a_workers_run_shows_its_worker_and_what_its_handler_returned(
+    proxy: frontproxy.Caller, db: database.Database, job: uuid.UUID
+) -> None:
+    async with db.transaction() as connection:
+        mails = await jobs.make_job(connection, jobs.pooled(), name="mails")
+        now = await database.now(connection)
+        await jobs.make_run(connection, mails, RunState.RUNNING, at=now)
+        over = {"worker": "worker-2", "result": '{"mails": 3}'}
+        run_id = await jobs.make_run(connection, mails, RunState.SUCCEEDED, at=now - timedelta(hours=1), **over)
+        failed = (
+            "INSERT INTO attempts (run_id, scheduled_at, attempt, claimed_at, ended_at, outcome, reason, worker) "
+            "SELECT run_id, scheduled_at, 1, now(), now(), 'Failed', 'ValueError', 'worker-1' FROM run_history"
+        )
+        await connection.execute(failed)
+    table = (await proxy.get(TEAM, accept=TABLE, includeObject="Object")).json
+    column = [column["name"] for column in table["columnDefinitions"]].index("Worker")
+    assert [row["cells"][column] for row in table["rows"]] == [jobs.WORKER, "worker-2"]
+    [_, name] = [row["object"]["metadata"]["name"] for row in table["rows"]]
+    found = (await proxy.get(f"{TEAM}/{name}")).json
+    assert found["metadata"]["uid"] == str(run_id)
+    assert (found["status"]["worker"], found["status"]["result"]) == ("worker-2", {"mails": 3})
+    assert "podName" not in found["status"]
+    [attempt] = found["status"]["attempts"]
+    assert (attempt["worker"], "podName" in attempt) == ("worker-1", False)
+    assert "result" not in table["rows"][1]["object"]["status"]
 
 
 async def test_metadata_alone(proxy: frontproxy.Caller, db: database.Database, job: uuid.UUID) -> None:

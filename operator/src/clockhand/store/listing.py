@@ -63,6 +63,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     node: str | None = None
+    worker: str | None = None
+    pooled: bool = False
+    """Its attempts are made by workers of a pool, not as pods."""
     first_at: datetime | None = None
     count: int | None = None
     backfill: Backfill | None = None
@@ -206,10 +209,10 @@ async def by_ids(connection: database.Connection, run_ids: Sequence[uuid.UUID]) 
     return [_run(row) for row in await database.fetch(connection, "listing.by_ids", parameters)]
 
 
-async def payload(connection: database.Connection, run_id: uuid.UUID) -> Any:
-    """The run's payload; None where there is none."""
-    row = await database.fetch_one(connection, "listing.payload", _key(run_id))
-    return row.payload if row else None
+async def contents(connection: database.Connection, run_id: uuid.UUID) -> tuple[Any, Any]:
+    """The run's payload and what its handler returned; None where there is none."""
+    row = await database.fetch_one(connection, "listing.contents", _key(run_id))
+    return (row.payload, row.result) if row else (None, None)
 
 
 async def attempts(connection: database.Connection, run_id: uuid.UUID) -> Sequence[Any]:
@@ -292,6 +295,8 @@ def _run(row: Any) -> Run:
         started_at=row.started_at,
         finished_at=row.finished_at,
         node=row.node,
+        worker=row.worker,
+        pooled=row.shard in ids.POOL_SHARDS,
     )
 
 

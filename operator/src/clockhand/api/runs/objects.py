@@ -26,11 +26,13 @@ def run_object(run: listing.Run, version: int) -> Json:
     }
 
 
-def detailed(run: listing.Run, version: int, *, payload: Any, attempts: Sequence[Any]) -> Json:
+def detailed(run: listing.Run, version: int, *, payload: Any, result: Any, attempts: Sequence[Any]) -> Json:
     """The object as a single GET carries it: with what lists leave out."""
     whole = run_object(run, version)
     if payload is not None:
         whole["spec"]["payload"] = payload
+    if result is not None:
+        whole["status"]["result"] = result
     if attempts:
         whole["status"]["attempts"] = [_attempt(row) for row in attempts]
     return whole
@@ -57,12 +59,13 @@ def metadata(run: listing.Run, version: int) -> Json:
 
 
 def pod_name(run: listing.Run) -> str | None:
-    """The newest attempt's pod; None before the first claim."""
-    return pods.pod_name(run.job_name, run.run_id, run.attempt) if run.attempt > 0 else None
+    """The newest attempt's pod; None before the first claim, and where workers make the attempts."""
+    return None if run.pooled or run.attempt == 0 else pods.pod_name(run.job_name, run.run_id, run.attempt)
 
 
 def lateness(run: listing.Run) -> float | None:
-    """Seconds from the scheduled instant to the acceptance of the first attempt's pod; a backfill's run has none."""
+    """Seconds from the scheduled instant until the first attempt's pod was accepted or a worker had it; a backfill's run
+    has none."""
     if run.launched_at is None or run.kind == states.RunKind.BACKFILL:
         return None
     return max(0.0, (run.launched_at - run.scheduled_at).total_seconds())
@@ -116,6 +119,7 @@ def _status(run: listing.Run) -> Json:
         "latenessSeconds": None if late is None else round(late, 3),
         "podName": pod_name(run),
         "node": run.node,
+        "worker": run.worker,
         "firstSkippedTime": _maybe(run.first_at),
         "count": run.count,
         "conditions": _conditions(run) or None,
@@ -152,6 +156,7 @@ def _attempt(row: Any) -> Json:
         "exitCode": row.exit_code,
         "podName": row.pod_name,
         "node": row.node,
+        "worker": row.worker,
         "claimedTime": instants.rfc3339_ms(row.claimed_at),
         "startTime": _maybe(row.started_at),
         "endTime": instants.rfc3339_ms(row.ended_at),

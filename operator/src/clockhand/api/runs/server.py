@@ -158,7 +158,7 @@ class RunsServer:
             run = await listing.by_name(connection, owner=group.owner_of(namespace), name=name)
             if run is None:
                 raise status.not_found(name)
-            payload = await listing.payload(connection, run.run_id)
+            payload, result = await listing.contents(connection, run.run_id)
             attempts = await listing.attempts(connection, run.run_id)
         version = changes.version(standing.epoch, standing.newest)
         match shape.form:
@@ -166,7 +166,7 @@ class RunsServer:
                 return _answer(table.table([run], shape, version=version, now=standing.at))
             case negotiate.Form.METADATA:
                 return _answer(objects.metadata_object(run, version, api=shape.version))
-        return _answer(objects.detailed(run, version, payload=payload, attempts=attempts))
+        return _answer(objects.detailed(run, version, payload=payload, result=result, attempts=attempts))
 
     async def _log(self, request: web.Request, namespace: str, name: str) -> web.StreamResponse:
         attempt = _whole(request, "attempt") or None

@@ -89,7 +89,7 @@ def _duration(run: listing.Run, now: datetime) -> str:
 def _worker(run: listing.Run) -> str:
     pod = objects.pod_name(run)
     if pod is None:
-        return _NOTHING
+        return run.worker or _NOTHING
     return f"{pod}/{run.node}" if run.node else pod
 
 

@@ -277,7 +277,7 @@ async def _found(connection: database.Connection, owner: str, name: str) -> list
 async def _seen(connection: database.Connection, owner: str, name: str) -> objects.Json:
     run = await _found(connection, owner, name)
     standing = await changes.newest(connection)
-    payload = await listing.payload(connection, run.run_id)
+    payload, result = await listing.contents(connection, run.run_id)
     attempts = await listing.attempts(connection, run.run_id)
     version = changes.version(standing.epoch, standing.newest)
-    return objects.detailed(run, version, payload=payload, attempts=attempts)
+    return objects.detailed(run, version, payload=payload, result=result, attempts=attempts)

@@ -4,7 +4,7 @@
 -- name: live_by_time
 WITH scanned AS MATERIALIZED (
     SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-           attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+           attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
     FROM live_runs
     WHERE run_id < %(before)s AND run_id >= %(floor)s
     ORDER BY run_id DESC LIMIT %(scan)s),
@@ -22,7 +22,7 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
 -- name: live_by_owner
 WITH scanned AS MATERIALIZED (
     SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-           attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+           attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
     FROM live_runs
     WHERE owner = %(owner)s AND run_id < %(before)s AND run_id >= %(floor)s
     ORDER BY run_id DESC LIMIT %(scan)s),
@@ -43,7 +43,7 @@ WITH scanned AS MATERIALIZED (
     SELECT r.* FROM unnest(%(jobs)s::uuid[]) AS j (id), LATERAL (
         SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason,
                message, attempt, failures, disruptions, claimed_at, launched_at, started_at,
-               NULL::timestamptz AS finished_at, node
+               NULL::timestamptz AS finished_at, node, worker, shard
         FROM live_runs
         WHERE job_id = j.id AND scheduled_at <= %(newest)s AND scheduled_at >= %(oldest)s
           AND run_id < %(before)s AND run_id >= %(floor)s
@@ -62,7 +62,7 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
 -- name: history_by_time
 WITH scanned AS MATERIALIZED (
     SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-           attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+           attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
     FROM run_history
     WHERE run_id < %(before)s AND run_id >= %(floor)s AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
     ORDER BY run_id DESC LIMIT %(scan)s),
@@ -80,7 +80,7 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
 -- name: history_by_owner
 WITH scanned AS MATERIALIZED (
     SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-           attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+           attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
     FROM run_history
     WHERE owner = %(owner)s AND run_id < %(before)s AND run_id >= %(floor)s
       AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
@@ -100,7 +100,7 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
 WITH scanned AS MATERIALIZED (
     SELECT r.* FROM unnest(%(jobs)s::uuid[]) AS j (id), LATERAL (
         SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason,
-               message, attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+               message, attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
         FROM run_history
         WHERE job_id = j.id AND scheduled_at <= %(newest)s AND scheduled_at >= %(oldest)s
           AND run_id < %(before)s AND run_id >= %(floor)s
@@ -121,7 +121,7 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
 WITH scanned AS MATERIALIZED (
     SELECT r.* FROM unnest(%(states)s::run_state[]) AS wanted (state), LATERAL (
         SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, h.state::text, reason,
-               message, attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+               message, attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
         FROM run_history h
         WHERE h.state = wanted.state AND h.state <> 'Succeeded' AND run_id < %(before)s AND run_id >= %(floor)s
           AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
@@ -176,23 +176,23 @@ SELECT job_id FROM jobs WHERE owner >= 'k8s/' AND owner < 'k8s0' AND name = %(na
 -- name: named
 -- Runs that somebody asked for, by the name they gave or got.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot'
 UNION ALL
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM run_history WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot'
 LIMIT 2;
 
 -- name: slot_of_jobs
 -- The run of a slot, by its job and the second that its name says.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs
 WHERE job_id = ANY(%(jobs)s) AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s AND kind = 'Slot'
 UNION ALL
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM run_history
 WHERE job_id = ANY(%(jobs)s) AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s AND kind = 'Slot'
 LIMIT 2;
@@ -200,12 +200,12 @@ LIMIT 2;
 -- name: slot_of_owner
 -- The same where the job's own row is gone: the owner's runs of that second.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs
 WHERE owner = %(owner)s AND run_id >= %(floor)s AND run_id < %(before)s AND name = %(name)s
 UNION ALL
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM run_history
 WHERE owner = %(owner)s AND run_id >= %(floor)s AND run_id < %(before)s AND name = %(name)s
   AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s
@@ -214,25 +214,25 @@ LIMIT 2;
 -- name: by_ids
 -- What the runs of a batch of changes look like now. The instant names the partition.
 SELECT r.run_id, job_id, owner, job_name, name, labels, kind::text, r.scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs r WHERE r.run_id = ANY(%(runs)s::uuid[])
 UNION ALL
 SELECT h.run_id, job_id, owner, job_name, name, labels, kind::text, h.scheduled_at, created_at, state::text, reason, message,
-       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node
+       attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM unnest(%(runs)s::uuid[], %(instants)s::timestamptz[]) AS wanted (run_id, scheduled_at)
 JOIN run_history h ON h.run_id = wanted.run_id AND h.scheduled_at = wanted.scheduled_at;
 
--- name: payload
--- A run's own payload, else that of the spec under which it was made.
-SELECT coalesce(found.payload, s.payload) AS payload
-FROM (SELECT payload, spec_id FROM live_runs WHERE run_id = %(run_id)s
+-- name: contents
+-- A run's own payload, else that of the spec under which it was made; and what its handler returned.
+SELECT coalesce(found.payload, s.payload) AS payload, found.result
+FROM (SELECT payload, NULL::jsonb AS result, spec_id FROM live_runs WHERE run_id = %(run_id)s
       UNION ALL
-      SELECT payload, spec_id FROM run_history WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s
+      SELECT payload, result, spec_id FROM run_history WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s
       LIMIT 1) AS found
 LEFT JOIN job_specs s ON s.spec_id = found.spec_id;
 
 -- name: attempts
-SELECT attempt, claimed_at, started_at, ended_at, outcome, reason, exit_code, message, pod_name, node,
+SELECT attempt, claimed_at, started_at, ended_at, outcome, reason, exit_code, message, pod_name, node, worker,
        log_tail IS NOT NULL AS logged
 FROM attempts WHERE run_id = %(run_id)s AND scheduled_at = %(scheduled_at)s
 ORDER BY attempt DESC LIMIT 50;
