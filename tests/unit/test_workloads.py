@@ -115,6 +115,7 @@ def test_a_template_has_the_last_word() -> None:
         "command": ["my-worker"],
         "env": [{"name": "CLOCKHAND_CONCURRENCY", "value": "3"}, {"name": "OWN", "value": "x"}],
         "resources": {"limits": {"memory": "1Gi"}},
+        "volumeMounts": [{"name": "large", "mountPath": "/tmp/"}],
     }
     template = {
         "metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "main"}},
@@ -128,6 +129,7 @@ def test_a_template_has_the_last_word() -> None:
     assert pod["serviceAccountName"] == "own"
     assert "args" not in worker
     assert worker["resources"] == {"limits": {"memory": "1Gi"}}
+    assert [one["name"] for one in worker["volumeMounts"]] == ["large", "clockhand-token"]
     environment = {one["name"]: one["value"] for one in worker["env"]}
     assert (environment["CLOCKHAND_CONCURRENCY"], environment["OWN"]) == ("3", "x")
     assert environment["CLOCKHAND_POOL"] == "team-a/mailers"

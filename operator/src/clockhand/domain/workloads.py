@@ -161,7 +161,9 @@ def _fill_container(
     given = {str(one.get("name")) for one in container.get("env") or ()}
     ours = [{"name": name, "value": value} for name, value in _environment(pool, spec, defaults, settings)]
     container["env"] = [*(one for one in ours if one["name"] not in given), *(container.get("env") or ())]
-    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), *_mounts(spec, settings)]
+    mounts: list[Json] = container.get("volumeMounts") or []
+    taken = {str(one.get("mountPath")).rstrip("/") for one in mounts}
+    container["volumeMounts"] = [*mounts, *(one for one in _mounts(spec, settings) if one["mountPath"] not in taken)]
     ports: list[Json] = container.get("ports") or []
     if not any(port.get("name") == "health" for port in ports):
         container["ports"] = [*ports, {"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}]
