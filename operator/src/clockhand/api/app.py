@@ -12,7 +12,7 @@ import structlog
 from clockhand import config, health
 from clockhand.api import auth, pools, reviews, server
 from clockhand.engine import limits, loops, schema
-from clockhand.engine.pools import service
+from clockhand.engine.pools import kafka, service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.store import database
@@ -35,7 +35,13 @@ class Api:
     ) -> None:
         self._settings = settings
         self._db = db
-        self._pools = service.Pools(db, replica=settings.replica, lease=settings.shard_lease, limits=administered)
+        self._pools = service.Pools(
+            db,
+            replica=settings.replica,
+            lease=settings.shard_lease,
+            limits=administered,
+            kafka=kafka.Publisher(settings, partitions=settings.kafka_partitions),
+        )
         self._server = server.Server(auth.Gate(db, asked), pools.PoolCalls(self._pools))
         self._serving = False
 
