@@ -11,7 +11,7 @@ from tests.support import jobs
 
 from clockhand.domain import sharding
 from clockhand.domain.states import RunState as S
-from clockhand.store import database, duties, leases, runs, shards
+from clockhand.store import database, duties, groups, leases, runs, shards
 
 ROUNDS = 20
 
@@ -97,3 +97,27 @@ async def test_a_heartbeat_touches_no_index_but_the_first_time(db: database.Data
         if rounds:
             total.every, total.hot = total.every + found.every, total.hot + found.hot
     assert total.hot >= 0.9 * total.every
+
+
+async def test_why_a_run_waits_touches_no_index(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        claimed = await jobs.make_jobs(connection, 200)
+        made = [await jobs.make_run(connection, job, S.CLAIMED) for job in claimed]
+        waits = [runs.Waits(run_id, jobs.TOKEN, "ImagePullBackOff", "no such image") for run_id in made[::5]]
+    async with db.transaction() as connection, updates(connection, "live_runs") as found:
+        await runs.waiting_for_pod(connection, waits)
+    assert found == Updates(40, 40)
+
+
+async def test_what_a_queue_says_touches_no_index(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        now = await database.now(connection)
+        for number, job in enumerate(await jobs.make_jobs(connection, 500)):
+            # the first of the queue are as many of each page as its fill factor leaves room for
+            at = now - timedelta(hours=number % 5 == 0)
+            await jobs.make_run(
+                connection, job, S.BLOCKED, reason="GroupLimit", concurrency_group="exports", queue_at=at
+            )
+    async with db.transaction() as connection, updates(connection, "live_runs") as found:
+        await groups.tell(connection, {"exports": "no places"})
+    assert found == Updates(100, 100)

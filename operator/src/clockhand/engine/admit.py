@@ -17,6 +17,7 @@ from clockhand.domain import admission, limits
 from clockhand.engine import groups, specs
 from clockhand.engine import limits as limit_files
 from clockhand.store import database, firing, runs
+from clockhand.store import groups as queues
 
 BATCH = 500
 _ROUNDS = 20
@@ -42,28 +43,28 @@ class Admit:
             if len(jobs) < BATCH:
                 break
             after = jobs[-1]
-        promoted += await self._promote_groups()
-        async with self._db.transaction() as connection:
-            await groups.tell(connection, self._file.current)
-        return promoted
+        return promoted + await self._promote_groups()
 
     async def follow(self, job_ids: Collection[uuid.UUID]) -> int:
         """Promotes what ends of runs of `job_ids` have made room for; returns how many runs became Queued."""
         async with self._db.transaction() as connection:
             now = await database.now(connection)
             promoted = await promote_for(connection, job_ids, caps=self._file.current, now=now)
-        return promoted + await self._promote_groups()
+            waiting = await queues.waiting(connection)
+        return promoted + (await self._promote_groups() if waiting else 0)
 
     async def _promote_groups(self) -> int:
         promoted = 0
         for _ in range(_ROUNDS):
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
-                jobs = await groups.next_jobs(connection, self._file.current)
+                waiting = await queues.waiting(connection)
+                jobs = await groups.next_jobs(connection, self._file.current, waiting)
+                if not jobs:
+                    await groups.tell(connection, self._file.current, waiting)
+                    break
                 # one that its job does not let go leaves the queue, so that the next round begins with others
                 promoted += await promote_for(connection, jobs, caps=self._file.current, now=now)
-            if not jobs:
-                break
         return promoted
 
 

@@ -44,18 +44,22 @@ async def let_go(
     return await rows.promote(connection, _positive(free), job_ids=job_ids, now=now)
 
 
-async def next_jobs(connection: database.Connection, caps: domain.Limits) -> Sequence[uuid.UUID]:
-    """Jobs of runs that are first in the queue of a group with free places: as it looks, since nothing is locked."""
-    waiting = await rows.waiting(connection)
+async def next_jobs(
+    connection: database.Connection, caps: domain.Limits, waiting: Sequence[str]
+) -> Sequence[uuid.UUID]:
+    """Jobs of runs that are first in the queue of one of these groups, where it has free places.
+
+    As it looks: nothing is locked.
+    """
     limited = {group: cap for group in waiting if (cap := caps.group_cap(group)) is not None}
     held = await limit_rows.places_of_groups(connection, limited) if limited else {}
     free = {group: min(limited[group] - held[group], MOST) if group in limited else MOST for group in waiting}
     return await rows.heads(connection, _positive(free))
 
 
-async def tell(connection: database.Connection, caps: domain.Limits) -> None:
+async def tell(connection: database.Connection, caps: domain.Limits, waiting: Sequence[str]) -> None:
     """Lets the first runs of each queue say why they wait, where nothing that ends can help."""
-    if waiting := await rows.waiting(connection):
+    if waiting:
         await rows.tell(connection, {group: caps.why_no_place(group) for group in waiting})
 
 

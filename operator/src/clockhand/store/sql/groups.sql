@@ -27,7 +27,7 @@ WITH moved AS (
         queue_at = CASE WHEN r.state = 'Retrying' THEN %(now)s - r.priority * interval '10 seconds' ELSE r.queue_at END
     FROM unnest(%(run_ids)s::uuid[], %(messages)s::text[]) AS n (run_id, message)
     WHERE r.run_id = n.run_id AND r.state IN ('Blocked', 'Retrying')
-      AND NOT (r.waits_for_group AND r.message IS NOT DISTINCT FROM n.message)
+      AND NOT (r.reason IS NOT DISTINCT FROM 'GroupLimit' AND r.state = 'Blocked' AND r.message IS NOT DISTINCT FROM n.message)
     RETURNING r.run_id, r.state)
 INSERT INTO run_changes (runs, states)
 SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0;
@@ -43,7 +43,7 @@ WITH first AS MATERIALIZED (
     WHERE head.message IS DISTINCT FROM told.message),
 moved AS (
     UPDATE live_runs r SET message = first.message
-    FROM first WHERE r.run_id = first.run_id AND r.waits_for_group
+    FROM first WHERE r.run_id = first.run_id AND r.state = 'Blocked' AND r.reason = 'GroupLimit'
     RETURNING r.run_id, r.state)
 INSERT INTO run_changes (runs, states)
 SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0;
@@ -53,7 +53,7 @@ SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0;
 WITH moved AS (
     UPDATE live_runs r
     SET reason = 'JobLimit', message = NULL
-    WHERE r.run_id = ANY(%(run_ids)s::uuid[]) AND r.waits_for_group
+    WHERE r.run_id = ANY(%(run_ids)s::uuid[]) AND r.state = 'Blocked' AND r.reason = 'GroupLimit'
     RETURNING r.run_id, r.state)
 INSERT INTO run_changes (runs, states)
 SELECT array_agg(run_id), array_agg(state) FROM moved HAVING count(*) > 0;
@@ -73,7 +73,7 @@ moved AS (
     SET state = 'Queued', reason = NULL, message = NULL, queue_at = %(now)s - r.priority * interval '10 seconds',
         ready_at = %(now)s
     FROM heads
-    WHERE r.run_id = heads.run_id AND r.waits_for_group
+    WHERE r.run_id = heads.run_id AND r.state = 'Blocked' AND r.reason = 'GroupLimit'
     RETURNING r.run_id, r.state),
 logged AS (
     INSERT INTO run_changes (runs, states)
