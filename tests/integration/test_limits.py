@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,24 @@ async def test_who_waited_for_the_lock_sees_what_was_taken_before(db: database.D
         await statements.until_somebody_waits(db)
         await jobs.make_run(connection, job, S.CLAIMED)
     assert await second == 1
+
+
+@pytest.mark.parametrize("command", [["operator"], ["api"]])
+def test_a_process_whose_limits_cannot_be_read_does_not_start(
+    database_url: str, tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "limits.yaml"
+    path.write_text("groups: {exports: {maxConcurrentRun: 1}}")
+    environment = {**os.environ, "CLOCKHAND_DATABASE_URL": database_url, "CLOCKHAND_LIMITS": str(path)}
+    ended = subprocess.run(
+        [sys.executable, "-m", "clockhand", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f'clockhand: {path}: groups["exports"].maxConcurrentRun: is not a known field: did you mean maxConcurrentRuns?\n'
+    )

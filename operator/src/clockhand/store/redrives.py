@@ -25,9 +25,10 @@ class Selection:
 
 
 async def find(connection: database.Connection, selection: Selection, *, after: uuid.UUID, limit: int) -> Sequence[Any]:
-    """Rows (run_id, job_id, job_name), oldest first, from after `after`; nothing is locked."""
+    """Rows (run_id, job_id), oldest first, from after `after`; nothing is locked."""
     parameters = {**dataclasses.asdict(selection), "state": selection.state.value, "after": after, "limit": limit}
-    return await database.fetch(connection, "redrives.find", parameters)
+    query = "redrives.of_owner" if selection.job_name is None else "redrives.of_job"
+    return await database.fetch(connection, query, parameters)
 
 
 async def lock_jobs(connection: database.Connection, job_ids: Collection[uuid.UUID]) -> Collection[uuid.UUID]:

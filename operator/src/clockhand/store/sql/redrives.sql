@@ -1,12 +1,35 @@
--- name: find
--- Ended runs of an owner in one state, oldest first; the keyset is the run id.
-SELECT run_id, job_id, job_name
+-- name: of_owner
+-- Ended runs of an owner in one state, oldest first; the keyset is the run id. From one to the next by a probe each: who takes
+-- them for few would fetch them all, and sort them, for every page.
+WITH RECURSIVE found (run_id, job_id, number) AS (
+    (SELECT run_id, job_id, 1
+     FROM run_history
+     WHERE owner = %(owner)s AND state = %(state)s::run_state AND state <> 'Succeeded' AND run_id > %(after)s
+       AND scheduled_at >= coalesce(%(since)s::timestamptz, '-infinity')
+       AND scheduled_at <= coalesce(%(until)s::timestamptz, 'infinity')
+       AND finished_at < %(ended_before)s
+     ORDER BY run_id LIMIT 1)
+    UNION ALL
+    SELECT following.run_id, following.job_id, found.number + 1
+    FROM found CROSS JOIN LATERAL (
+        SELECT run_id, job_id
+        FROM run_history
+        WHERE owner = %(owner)s AND state = %(state)s::run_state AND state <> 'Succeeded' AND run_id > found.run_id
+          AND scheduled_at >= coalesce(%(since)s::timestamptz, '-infinity')
+          AND scheduled_at <= coalesce(%(until)s::timestamptz, 'infinity')
+          AND finished_at < %(ended_before)s
+        ORDER BY run_id LIMIT 1) AS following
+    WHERE found.number < %(limit)s)
+SELECT run_id, job_id FROM found;
+
+-- name: of_job
+-- The same of one job.
+SELECT run_id, job_id
 FROM run_history
 WHERE owner = %(owner)s AND state = %(state)s::run_state AND state <> 'Succeeded' AND run_id > %(after)s
   AND scheduled_at >= coalesce(%(since)s::timestamptz, '-infinity')
   AND scheduled_at <= coalesce(%(until)s::timestamptz, 'infinity')
-  AND finished_at < %(ended_before)s
-  AND job_name = coalesce(%(job_name)s, job_name)
+  AND finished_at < %(ended_before)s AND job_name = %(job_name)s
 ORDER BY run_id
 LIMIT %(limit)s;
 
@@ -31,7 +54,8 @@ WITH back AS (
           AS n (run_id, scheduled_at, pool, handler, concurrency_group, priority, pending_timeout, attempt_timeout,
                 run_timeout)
     WHERE h.run_id = n.run_id AND h.scheduled_at = n.scheduled_at AND h.owner = %(owner)s
-      AND h.state IN ('Dead', 'Unknown', 'Cancelled')
+      -- as text, so that it is found by its key and not among all that did not end well
+      AND h.state::text IN ('Dead', 'Unknown', 'Cancelled')
     RETURNING h.*, n.pool, n.handler, n.concurrency_group, n.priority, n.pending_timeout, n.attempt_timeout,
               n.run_timeout),
 made AS (
