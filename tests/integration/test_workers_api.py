@@ -198,6 +198,21 @@ async def test_a_body_that_does_not_come_is_not_waited_for(db: database.Database
         writer.close()
 
 
+async def test_a_client_that_asks_first_is_told_whether_its_body_is_wanted(api: workers_api.Served) -> None:
+    """curl does so for large bodies, and waits a second where nobody answers."""
+    body = b'{"worker": "w", "held": []}'
+    for secret, told in ((await workers_api.make_token(api.db), b"100"), ("stranger", b"401")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+        head = f"POST {workers_api.path_of('heartbeat')} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Authorization: Bearer {secret}\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert (await reader.readline()).split()[1] == told
+        if told == b"100":
+            assert await reader.readline() == b"\r\n"
+            writer.write(body)
+            assert (await reader.readline()).split()[1] == b"200"
+        writer.close()
+
+
 async def test_the_database_is_away() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

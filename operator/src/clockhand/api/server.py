@@ -79,6 +79,8 @@ async def _body(request: web.BaseRequest, seconds: float) -> bytes:
     try:
         if (request.content_length or 0) > protocol.MAX_BODY_BYTES:
             raise web.HTTPRequestEntityTooLarge(protocol.MAX_BODY_BYTES, request.content_length or 0)
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await _continue(request)
         async with asyncio.timeout(seconds):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
@@ -87,6 +89,12 @@ async def _body(request: web.BaseRequest, seconds: float) -> bytes:
         raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
     except web.RequestPayloadError as error:
         raise problems.Problem(400, f"the body cannot be read: {error}") from None
+
+
+async def _continue(request: web.BaseRequest) -> None:
+    """Lets a client go on that waits to be told whether its body is wanted; the bare server leaves that to us."""
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0
 
 
 @functools.cache
