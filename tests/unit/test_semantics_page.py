@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ import pytest
 from tests.support import sighted
 
 from clockhand import errors
-from clockhand.domain import admission, firing, schedule, sightings, spec, states, times, verdict
+from clockhand.domain import admission, firing, leases, schedule, sightings, spec, states, times, verdict
 from clockhand.domain.spec import CatchUpPolicy, ConcurrencyPolicy
 from clockhand.domain.states import RunState as S
 from clockhand.domain.states import SkipReason
@@ -198,3 +199,30 @@ def test_six_hours_of_a_pause_and_the_slot_after_the_edit() -> None:
     hourly = schedule.parse(HOURLY)
     assert times.span(hourly, after=at("03:00"), until=at("09:20")) == times.Span(at("04:00"), at("09:00"), 6)
     assert hourly.next_after(at("09:20")) == at("10:00")
+
+
+@pytest.mark.parametrize(("held", "failures", "disruptions"), [(1, 1, 0), (2, 0, 1)])
+def test_a_worker_that_was_killed_twenty_seconds_after_it_was_heard(held: int, failures: int, disruptions: int) -> None:
+    heard = at("12:00")
+    seen = leases.Standing(
+        pool="k8s/a/p", worker="w", held=held, last_lease=heard + timedelta(seconds=90), lapsed=held, forgotten=0,
+        overdue=0, lease=90, heartbeat=30, rescue_from=at("00:00"),
+    )  # fmt: skip
+    killed = heard + timedelta(seconds=20)
+    assert leases.decide([dataclasses.replace(seen, lapsed=0)], now=killed + timedelta(seconds=69)).lapsed == []
+    [lapsed] = leases.decide([seen], now=killed + timedelta(seconds=70)).lapsed
+    end = verdict.AttemptEnd(verdict.Ending.GONE, reason="LeaseLost", alone="w" in lapsed.alone)
+    run = verdict.OpenRun(uuid.UUID(int=1), S.RUNNING, 1, 0, 0, None, job_is_deleted=False)
+    decided = verdict.judge(spec.JobSpec(schedule=HOURLY), run, end, now=killed)
+    assert (decided.state, decided.reason) == (S.RETRYING, "LeaseLost")
+    assert (decided.failures, decided.disruptions) == (failures, disruptions)
+
+
+def test_leases_count_from_the_return_of_the_api() -> None:
+    returned = at("12:06")
+    seen = leases.Standing(
+        pool="k8s/a/p", worker="w", held=1, last_lease=at("12:01"), lapsed=1, forgotten=1, overdue=0, lease=90,
+        heartbeat=30, rescue_from=returned + timedelta(seconds=90),
+    )  # fmt: skip
+    assert leases.decide([seen], now=returned + timedelta(seconds=89)).lapsed == []
+    assert len(leases.decide([seen], now=returned + timedelta(seconds=90)).lapsed) == 1
