@@ -38,6 +38,8 @@ class Heart:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._waiting: list[asyncio.Future[None]] = []
+        self._last_beat = 0.0
+        self._again_in: float | None = None
 
     def start(self, probes: health.Probes) -> None:
         """Starts the thread; raises OSError where the port of the probes is taken."""
@@ -84,20 +86,21 @@ class Heart:
         await waiter
 
     async def _beat_forever(self) -> None:
-        failed, wait = 0, self._rhythm.heartbeat
+        failed = 0
         while True:
-            await _either(self._asked, wait)
+            await self._asked.wait()
             self._asked.clear()
             try:
                 await self._beat()
-                failed, wait = 0, self._rhythm.heartbeat
+                failed, self._again_in = 0, None
             except errors.ClockhandError as error:
                 failed += 1
-                wait = client.pause(failed, error, longest=min(self._rhythm.heartbeat / 4, 5.0))
+                self._again_in = client.pause(failed, error, longest=min(self._rhythm.heartbeat / 4, 5.0))
                 log.warning("heartbeat_failed", error=str(error), failed=failed)
             except Exception:
-                failed, wait = failed + 1, 1.0
+                failed, self._again_in = failed + 1, 1.0
                 log.exception("heartbeat_failed", failed=failed)
+            self._last_beat = self._attempts.clock()
 
     async def _beat(self) -> None:
         """One request for all; whoever asked before the list was made has the answer, or the error."""
@@ -141,14 +144,21 @@ class Heart:
     async def _look_forever(self) -> None:
         while True:
             now = self._attempts.clock()
-            for attempt in self._attempts:
-                if attempt.done:
-                    continue
-                if now >= attempt.trusted_until:
-                    self._lose(attempt, "it could not be renewed in time")
-                elif now >= attempt.deadline:
-                    attempt.end(Ending.TIMEOUT)
+            if not self._attempts:
+                self._last_beat = now
+            elif now >= self._last_beat + (self._again_in or self._rhythm.heartbeat):
+                self._asked.set()
+            self._look(now)
             await asyncio.sleep(min(max(self._rhythm.lease / 50, _SHORTEST_LOOK), _LONGEST_LOOK))
+
+    def _look(self, now: float) -> None:
+        for attempt in self._attempts:
+            if attempt.done:
+                continue
+            if now >= attempt.trusted_until:
+                self._lose(attempt, "it could not be renewed in time")
+            elif now >= attempt.deadline:
+                attempt.end(Ending.TIMEOUT)
 
     def _lose(self, attempt: Attempt, reason: str) -> None:
         self._attempts.lose(attempt, reason)
@@ -156,11 +166,3 @@ class Heart:
         log.warning(
             "lease_lost", run=attempt.run.name, run_id=str(attempt.run.run_id), reason=reason, done=attempt.done
         )
-
-
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
