@@ -36,6 +36,7 @@ _SESSION = (
     "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on"
 )
 _FRESH_SECONDS = 1.0
+_PREPARED_AFTER = 5
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -81,8 +82,9 @@ class _Timed(psycopg.AsyncConnection[Any]):
 class Database:
     """A pool of connections to one database. Open it before use; `url` is a libpq connection string or URI.
 
-    `options=False` leaves out session settings at connect, which a transaction pooler refuses. `patience` is how many
-    seconds a caller waits for a connection. Every time that the database tells is held against `monotonic`.
+    `options=False` is for a transaction pooler: it refuses session settings at connect, and may give the name of a prepared
+    statement to a connection that does not know it. `patience` is how many seconds a caller waits for a connection. Every
+    time that the database tells is held against `monotonic`.
     """
 
     def __init__(
@@ -113,7 +115,12 @@ class Database:
             reconnect_timeout=5,
             name=name,
             connection_class=_Timed,
-            kwargs={"autocommit": False, "row_factory": rows.namedtuple_row, "context": arrays.adapters()},
+            kwargs={
+                "autocommit": False,
+                "row_factory": rows.namedtuple_row,
+                "context": arrays.adapters(),
+                "prepare_threshold": _PREPARED_AFTER if options else None,
+            },
             check=self._check,
         )
         self._watch = _Watch(monotonic)
