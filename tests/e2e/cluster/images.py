@@ -32,16 +32,17 @@ STOCK_BASE = "python:3.13-slim"
 
 @dataclass(frozen=True)
 class Build:
-    """A Dockerfile of the tree, the names it gets and the files it needs."""
+    """A Dockerfile of the tree, the names it gets, the files it needs, and the image of the tree that it starts from."""
 
     dockerfile: str
     tags: tuple[str, ...]
     sources: tuple[str, ...] = ()
+    base: str | None = None
 
 
 BUILDS = (
     Build("operator/Dockerfile", ("localhost:1/clockhand:dev",), SOURCES),
-    Build("worker-image/Dockerfile", ("localhost:1/clockhand-worker:dev",), SOURCES),
+    Build("worker-image/Dockerfile", ("localhost:1/clockhand-worker:dev",), base="localhost:1/clockhand:dev"),
     Build(
         "tests/e2e/cluster/images/workload/Dockerfile",
         ("localhost:1/clockhand-test:dev", "localhost:1/clockhand-test:latest"),
@@ -64,7 +65,7 @@ def build_all(*, offline: bool) -> Sequence[str]:
     wheels = _wheelhouse() if offline else None
     for build in BUILDS:
         with steps.step(f"image {build.tags[0]}"):
-            _build(build, base, wheels)
+            _build(build, build.base or base, None if build.base else wheels, offline=offline)
             size = int(steps.run(["docker", "image", "inspect", "--format={{.Size}}", build.tags[0]]))
             steps.say(f"    {size / 1e6:.0f} MB")
     if not offline:
@@ -132,14 +133,16 @@ def postgres_lock() -> str:
     return found.group(0)
 
 
-def _build(build: Build, base: str, wheels: Path | None) -> None:
+def _build(build: Build, base: str, wheels: Path | None, *, offline: bool) -> None:
     """The context goes in by a pipe: only what the Dockerfile needs, always with the same times and owners."""
     options = ["--build-arg", f"BASE={base}", "-f", build.dockerfile]
     if wheels is not None:
-        options += ["--build-arg", "PIP_OPTIONS=--no-index", "--network=none"]
+        options += ["--build-arg", "PIP_OPTIONS=--no-index"]
+    if offline:
+        options += ["--network=none"]
     for tag in build.tags:
         options += ["-t", tag]
-    legacy = {"DOCKER_BUILDKIT": "0"} if wheels is not None else {}
+    legacy = {"DOCKER_BUILDKIT": "0"} if offline else {}
     done = subprocess.run(
         ["docker", "build", *options, "-"],
         input=_context(build, wheels),
