@@ -7,12 +7,15 @@ to standard error, with a mark at the end of each run.
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import importlib
 import logging
 import os
+import runpy
 import signal
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
@@ -57,12 +60,18 @@ def _follow(order: Order) -> Answer:
     return Answer(failure=result) if isinstance(result, protocol.Failure) else Answer(result=msgspec.Raw(result))
 
 
+@functools.cache
 def _found(reference: str) -> Callable[[sdk.Run], object]:
-    module, _, name = reference.partition(":")
-    found: Any = importlib.import_module(module)
+    module, _, name = reference.rpartition(":")
+    found: Any = _script(module) if module.endswith(".py") else importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return cast(Callable[[sdk.Run], object], found)
+
+
+@functools.cache
+def _script(path: str) -> types.SimpleNamespace:
+    return types.SimpleNamespace(**runpy.run_path(path, run_name="clockhand_handlers"))
 
 
 def _always() -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
 import uuid
 from collections.abc import Callable
@@ -23,10 +24,11 @@ _LAST_WORDS_SECONDS = 1.0
 
 
 def reference(name: str, function: Callable[..., Any]) -> str:
-    """`module:function`, by which another process finds a handler; raises InvalidInput where it would not."""
-    if function.__module__ == "__main__" or "<" in function.__qualname__:
+    """`module:function` or `script.py:function`, as another process finds it; raises InvalidInput where it would not."""
+    if "<" in function.__qualname__:
         raise errors.InvalidInput(name, "processes=True needs a function of a module: another process imports it")
-    return f"{function.__module__}:{function.__qualname__}"
+    module = function.__module__ if function.__module__ != "__main__" else inspect.getfile(function)
+    return f"{module}:{function.__qualname__}"
 
 
 class Order(protocol.Message, frozen=True, kw_only=True):
