@@ -123,3 +123,28 @@ def test_only_waiting_runs_are_promoted_and_nobody_is_overtaken(
     plain = [one for one in sorted(live, key=lambda one: one.run_id) if one.state is S.BLOCKED and not one.serial]
     went = [one.run_id in chosen for one in plain]
     assert went == sorted(went, reverse=True)
+
+
+def grouped(number: int, state: S, *, waits: bool = False, ready_at: datetime = NOW) -> admission.LiveRun:
+    return admission.LiveRun(uuid.UUID(int=number), state, ready_at, group="exports", waits_for_group=waits)
+
+
+@pytest.mark.parametrize(
+    ("most", "live", "expected"),
+    [
+        # of the job's two places one is free: the oldest may go, and what is behind it leaves the queue of the group
+        (2, (run(1, S.RUNNING), grouped(2, S.BLOCKED), grouped(3, S.BLOCKED, waits=True)), ([], [2], [3])),
+        (None, (run(1, S.BLOCKED), grouped(2, S.BLOCKED, waits=True)), ([1], [2], [])),
+        (None, (grouped(1, S.RETRYING), grouped(2, S.RETRYING, ready_at=LATER)), ([], [1], [])),
+        (1, (grouped(1, S.QUEUED), run(2, S.BLOCKED)), ([], [], [])),
+        # a run keeps the group that it was made with
+        (None, (run(1, S.RETRYING), grouped(2, S.RUNNING)), ([1], [], [])),
+    ],
+)
+def test_what_goes_at_once_and_what_waits_for_its_group(
+    most: int | None, live: tuple[admission.LiveRun, ...], expected: tuple[list[int], list[int], list[int]]
+) -> None:
+    found = admission.admit(job(most=most), live, now=NOW)
+    assert [run_id.int for run_id in found.at_once] == expected[0]
+    assert {run_id.int: group for run_id, group in found.to_groups.items()} == dict.fromkeys(expected[1], "exports")
+    assert [run_id.int for run_id in found.back] == expected[2]
