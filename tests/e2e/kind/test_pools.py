@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kind
 
 COMMANDS = {
     "greet": ["python3", "-c", "import os; print('hello from', os.environ['CLOCKHAND_RUN_NAME'])"],
-    "sleep": ["sleep", "8"],
+    "sleep": ["sleep", "20"],
     "fail": ["sh", "-c", "echo cannot go on; exit 3"],
 }
 KEPT = "deployments,serviceaccounts,configmaps,poddisruptionbudgets"
@@ -26,8 +26,8 @@ def tools(here: Kubectl) -> Kubectl:
     return here
 
 
-def pool(name: str, **spec: Any) -> objects.Object:
-    return objects.worker_pool(name, handlers=["exec"], execCommands=COMMANDS, concurrency=4, **spec)
+def pool(name: str, *, commands: dict[str, list[str]] = COMMANDS, **spec: Any) -> objects.Object:
+    return objects.worker_pool(name, handlers=["exec"], execCommands=commands, concurrency=4, **spec)
 
 
 def command(name: str, *, pool: str = "tools", job: str = "", **spec: Any) -> objects.Object:
@@ -81,18 +81,29 @@ def test_a_job_is_told_of_its_pool_and_its_runs_wait_for_it(tools: Kubectl) -> N
     wait_for("the condition", lambda: pool_ready(tools, "early").get("status") == "True")
 
 
-def test_scaling_down_lets_runs_finish(tools: Kubectl) -> None:
+def test_neither_a_rollout_nor_scaling_down_costs_a_run(tools: Kubectl) -> None:
     tools.apply(pool("draining", replicas=2), command("sleep", job="slow", pool="draining"))
     wait_for("the workers", lambda: ready(tools, "draining") == 2, seconds=180)
-    names = [f"slow-{number}" for number in range(6)]
-    for name in names:
-        runs.start(tools, "slow", name)
-    for name in names:
-        runs.wait_state(tools, name, "Running", "Succeeded")
+    before = set(runs.names(pods(tools, "draining")))
+    early = start_slow(tools, "early")
+    more = {**COMMANDS, "other": ["true"]}
+    tools.apply(pool("draining", replicas=2, commands=more))
+    wait_for("other workers", lambda: not before & set(runs.names(pods(tools, "draining"))), seconds=180)
+    late = start_slow(tools, "late")
     tools.run("scale", "wpool", "draining", "--replicas=0")
-    for name in names:
-        assert runs.wait_state(tools, name, "Succeeded")["status"]["attempt"] == 1
     wait_for("the workers to go", lambda: not pods(tools, "draining"))
+    for name in (*early, *late):
+        assert runs.wait_state(tools, name, "Succeeded")["status"]["attempt"] == 1
+
+
+def start_slow(kubectl: Kubectl, stem: str) -> list[str]:
+    """Runs that a worker has, and has for some time yet."""
+    names = [f"slow-{stem}-{number}" for number in range(4)]
+    for name in names:
+        runs.start(kubectl, "slow", name)
+    for name in names:
+        runs.wait_state(kubectl, name, "Running")
+    return names
 
 
 def test_deleting_a_pool_removes_all_of_it(tools: Kubectl) -> None:
