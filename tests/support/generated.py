@@ -22,6 +22,7 @@ from tests.support import meanings, schema_dump
 
 from clockhand import config, errors, metrics
 from clockhand.domain import crd, definition, fields, states, table, workerpool_crd, workerpool_fields
+from clockhand.worker import config as workers
 
 ROOT = Path(__file__).parents[2]
 _NOT_A_VALUE = "?"
@@ -106,7 +107,12 @@ def settings() -> str:
         "Read once at the start, from the environment. Every mistake is reported at the same time, with exit code 2.",
         "Durations are in seconds; an empty variable counts as absent.",
         "",
-        *_table(("Variable", "Value", "Default", "Meaning"), _setting_rows()),
+        *_table(("Variable", "Value", "Default", "Meaning"), _setting_rows(config.Settings, _server_settings)),
+        "## Of a worker",
+        "",
+        "`clockhand worker` and scripts with `Worker.run()` read these; [workers](workers.md) tells what they are for.",
+        "",
+        *_table(("Variable", "Value", "Default", "Meaning"), _setting_rows(workers.Settings, _worker_settings)),
     ]
     return _text(lines)
 
@@ -190,14 +196,23 @@ def _bounds(row: table.Field) -> str:
     return f"{row.low:,.0f} to {row.high:,.0f}{unit}"
 
 
-def _setting_rows() -> Iterator[Sequence[str]]:
-    texts = _attribute_texts(config.Settings)
-    for field in msgspec.structs.fields(config.Settings):
-        yield (f"`{config.variable(field.name)}`", _form(field.name), _setting_default(field), texts[field.name])
+def _server_settings(wrong: str) -> None:
+    config.from_environment({config.variable("database_url"): "any", config.variable(wrong): _NOT_A_VALUE})
+
+
+def _worker_settings(wrong: str) -> None:
+    workers.from_environment({"CLOCKHAND_TOKEN": "any", config.variable(wrong): _NOT_A_VALUE}, pool="team-a/mailers")
+
+
+def _setting_rows(kind: type[msgspec.Struct], read: Callable[[str], None]) -> Iterator[Sequence[str]]:
+    texts = _attribute_texts(kind)
+    for field in msgspec.structs.fields(kind):
+        form = _form(field.name, read)
+        yield (f"`{config.variable(field.name)}`", form, _setting_default(field), texts[field.name])
 
 
 def _setting_default(field: msgspec.structs.FieldInfo) -> str:
-    if field.name == "replica":
+    if field.name in ("replica", "worker_name"):
         return "host name and a random tail"
     if field.required:
         return "required"
@@ -207,11 +222,10 @@ def _setting_default(field: msgspec.structs.FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _form(name: str) -> str:
+def _form(name: str, read: Callable[[str], None]) -> str:
     """What a setting accepts, as its own complaint about a wrong value says it."""
-    variable = config.variable(name)
     try:
-        config.from_environment({config.variable("database_url"): "any", variable: _NOT_A_VALUE})
+        read(name)
     except errors.InvalidInput as error:
         said = _SENTENCE.search(str(error)) if f"{_NOT_A_VALUE!r} is" in str(error) else None
         if said is not None:

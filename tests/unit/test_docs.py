@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from tests.support import generated, meanings
 
 from clockhand import config, metrics
 from clockhand.domain import pods, states
+from clockhand.worker import config as workers
 
 ROOT = generated.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\bCLOCKHAND_[A-Z_]*[A-Z]\b")
 _METRIC = re.compile(r"\bclockhand_[a-z_]+[a-z]\b")
-_SOURCE = re.compile(r"`(?P<path>(?:domain|engine|store|kube|controller|api)/[a-z_/]+\.(?:py|sql))`")
+_SOURCE = re.compile(r"`(?P<path>(?:domain|engine|store|kube|controller|api|worker)/[a-z_/]+\.(?:py|sql))`")
 _OUTSIDE = ("https://", "http://", "mailto:")
 
 
@@ -35,7 +35,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_settings_exist(page: Path) -> None:
-    known = {config.variable(field.name) for field in msgspec.structs.fields(config.Settings)}
+    told = (*config.Settings.__struct_fields__, *workers.Settings.__struct_fields__)
+    known = {config.variable(field) for field in told}
     known |= {f"CLOCKHAND_{name}" for name in pods._RUN_ENVIRONMENT}
     assert set(_SETTING.findall(page.read_text(encoding="utf-8"))) <= known
 
