@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clockhand import errors
 from clockhand.domain import workerpool
 
 POD = {"containers": [{"name": "worker"}]}
 UID = uuid.UUID(int=7)
+PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 
 
 def seen(spec: object = None, *, name: str = "mailers", **metadata: object) -> dict[str, Any]:
@@ -106,3 +110,16 @@ def test_an_object_that_goes_away_is_no_pool() -> None:
     assert workerpool.from_object(seen(deletionTimestamp="2026-01-01T00:00:00Z")) is None
     with pytest.raises(errors.InvalidInput):
         workerpool.from_object({"metadata": {"name": "x"}})
+
+
+def test_the_pools_that_pages_show_are_good() -> None:
+    blocks = [block for page in PAGES for block in re.findall(r"```yaml\n(.+?)```", page.read_text(), re.DOTALL)]
+    found = [
+        body
+        for block in blocks
+        for body in yaml.safe_load_all(block)
+        if isinstance(body, dict) and body.get("kind") == "WorkerPool"
+    ]
+    assert len(found) >= 2
+    for body in found:
+        workerpool.parse(body["spec"])

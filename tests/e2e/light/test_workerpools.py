@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,9 +16,10 @@ from tests.support import jobs, light, objects, postgres
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand import errors
+from clockhand.controller import watch
 from clockhand.domain import documents, workerpool_fields, workloads
 from clockhand.domain.states import RunState as S
-from clockhand.engine import workerpools, workforce
+from clockhand.engine import inbox, workerpools, workforce
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import objects as listed
@@ -366,6 +368,20 @@ async def test_trouble_with_brokers_is_a_condition_of_pools_that_need_them(tende
     assert reachable(tended)["message"] == "runs are polled for: no broker answers"
     await tended.apply(dispatch="Poll", handlers=["email.send"])
     await tended.until("its end", lambda: not reachable(tended))
+
+
+async def test_the_watch_says_that_a_pool_was_seen(cluster: light.LightCluster, team: Kubectl) -> None:
+    seen = threading.Event()
+    watching = watch.Watch(
+        inbox.Inbox(), kubeconfig=str(cluster.kubeconfig), namespaces=(team.namespace,), pool_seen=seen.set
+    )
+    watching.start()
+    try:
+        await asyncio.to_thread(wait_for, "the first listing", lambda: watching.listings)
+        await asyncio.to_thread(team.apply, pool())
+        await asyncio.to_thread(wait_for, "the pool", seen.is_set)
+    finally:
+        assert await asyncio.to_thread(watching.stop)
 
 
 async def test_whoever_lost_the_duty_stores_nothing(tended: Tended) -> None:
