@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import uuid
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support import jobs, statements
 
@@ -210,7 +210,7 @@ async def test_the_unique_key_alone_refuses_a_second_run(db: database.Database, 
         first = _run(job, minute)
         assert len(await rows.insert_runs(connection, [first], now=minute)) == 1
         assert await rows.insert_runs(connection, [first], now=minute) == {}
-        other_id = dataclasses.replace(first, run_id=uuid.uuid4())
+        other_id = msgspec.structs.replace(first, run_id=uuid.uuid4())
         assert await rows.insert_runs(connection, [other_id], now=minute) == {}
         assert await counts_in(connection) == 1
         assert len(await jobs.changes(connection)) == 1

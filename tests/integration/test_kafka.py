@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import pathlib
 import secrets
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,11 +30,7 @@ from clockhand.store import assigned, database, leases
 from clockhand.store import kafka as rows
 from clockhand.store import pools as pool_rows
 
-
-@pytest.fixture(scope="session")
-def broker() -> Iterator[kafka.Broker]:
-    with kafka.broker() as running:
-        yield running
+HANDLED = pool_rows.Settings(jobs.POOL, jobs.OWNER, dispatch="Kafka", lease_seconds=60, heartbeat_seconds=3)
 
 
 @pytest.fixture
@@ -50,7 +45,7 @@ def settings(**fields: Any) -> config.Settings:
 
 async def make_pool(connection: database.Connection, *handlers: str, pool: str = jobs.POOL) -> None:
     text = """INSERT INTO pools (pool, owner, name, dispatch, handlers, lease_seconds, heartbeat_seconds)
-              VALUES (%s, %s, %s, 'Kafka', %s, 10, 3)"""
+              VALUES (%s, %s, %s, 'Kafka', %s, 60, 3)"""
     await jobs.query(connection, f"{text} RETURNING 1", pool, jobs.OWNER, pool.rpartition("/")[2], list(handlers))
 
 
@@ -187,6 +182,24 @@ async def test_no_more_is_on_its_way_than_the_window(db: database.Database, brok
         assert {message.run_id for message in await messages_of(consumer, 3)} == set(made[4:7])
 
 
+async def test_messages_come_before_workers_that_wait(
+    db: database.Database, broker: kafka.Broker, handler: str
+) -> None:
+    async with db.transaction() as connection:
+        await make_pool(connection, handler)
+    async with api(db, settings(kafka=broker.servers), window=2) as process, reading(broker, handler) as consumer:
+        await until(lambda: standing(process))
+        seats = [process.pools.desk.sit(HANDLED, worker=name, handlers=(handler,), room=1) for name in ("a", "b")]
+        async with db.transaction() as connection:
+            made = await queue(connection, 3, handler=handler)
+        process.pools.desk.queued([(jobs.POOL, handler)])
+        assert {message.run_id for message in await messages_of(consumer, 2)} == set(made[:2])
+        # what is beyond the window is for them
+        done, waits = await asyncio.wait([seat.done for seat in seats], return_when=asyncio.FIRST_COMPLETED)
+        assert (len(done), len(waits)) == (1, 1)
+        assert [run.run_id for run in done.pop().result()] == [made[2]]
+
+
 async def test_messages_of_several_pools_share_a_topic(
     db: database.Database, broker: kafka.Broker, handler: str
 ) -> None:
@@ -266,9 +279,7 @@ except errors.Unavailable as error:
     assert done.stdout == "this process is without aiokafka: install clockhand[kafka]\n"
 
 
-async def test_what_another_process_says_stays_while_it_lives(
-    db: database.Database, broker: kafka.Broker, handler: str
-) -> None:
+async def test_what_another_process_says_stays_while_it_lives(db: database.Database, handler: str) -> None:
     async with db.transaction() as connection:
         await make_pool(connection, handler)
         await jobs.query(
@@ -319,7 +330,7 @@ async def test_brokers_that_die_cost_no_run(db: database.Database, broker: kafka
         made = set(await queue(connection, 5, handler=handler))
     async with api(db, settings(kafka=broker.servers)) as process:
         async with reading(broker, handler) as consumer:
-            assert {message.run_id for message in await messages_of(consumer, 5)} == made
+            assert await process.start("one", await messages_of(consumer, 5)) == made
         broker.kill()
         try:
             async with db.transaction() as connection:
@@ -346,7 +357,7 @@ async def test_brokers_that_hang_cost_no_run(db: database.Database, broker: kafk
         await queue(connection, 1, handler=handler)
     async with api(db, settings(kafka=broker.servers)) as process:
         async with reading(broker, handler) as consumer:
-            await messages_of(consumer, 1)
+            await process.start("one", await messages_of(consumer, 1))
         broker.pause()
         try:
             async with db.transaction() as connection:
@@ -385,6 +396,26 @@ async def test_a_topic_that_was_deleted_is_made_anew(db: database.Database, brok
         await until(lambda: cleared(db))
 
 
+async def test_what_no_worker_reads_is_polled_for(db: database.Database, broker: kafka.Broker, handler: str) -> None:
+    """Brokers that take messages are not enough: workers must get them."""
+    async with db.transaction() as connection:
+        await make_pool(connection, handler)
+        unread = await queue(connection, 20, handler=handler)
+    async with api(db, settings(kafka=broker.servers)) as process, reading(broker, handler) as consumer:
+        assert {message.run_id for message in await messages_of(consumer, 20)} == set(unread)
+        async with db.transaction() as connection:
+            await connection.execute("UPDATE live_runs SET claimed_at = claimed_at - interval '25 seconds'")
+        await until(lambda: error_of(db))
+        assert "are not read in time" in str(await error_of(db))
+        assert not await standing(process)
+        async with db.transaction() as connection:
+            later = await queue(connection, 3, handler=handler)
+        process.pools.desk.mark(jobs.POOL)
+        polled: list[protocol.Run] = []
+        await until(lambda: poll(process, handler, polled, count=3))
+        assert {run.run_id for run in polled} == set(later)
+
+
 async def test_twenty_thousand_messages(db: database.Database, broker: kafka.Broker, handler: str) -> None:
     count = 20_000
     publisher = kafkas.Publisher(settings(kafka=broker.servers), partitions=12)
@@ -393,7 +424,7 @@ async def test_twenty_thousand_messages(db: database.Database, broker: kafka.Bro
     assert await publisher.prepare([topic]) == {}
     async with db.transaction() as connection:
         [pattern] = await assigned_rows(connection, handler)
-    runs = [dataclasses.replace(pattern, run_id=uuid.uuid4(), token=secrets.randbits(63)) for _ in range(count)]
+    runs = [msgspec.structs.replace(pattern, run_id=uuid.uuid4(), token=secrets.randbits(63)) for _ in range(count)]
     async with reading(broker, handler) as consumer:
         began, used = time.monotonic(), time.process_time()
         for first in range(0, count, 500):
@@ -412,6 +443,11 @@ async def assigned_rows(connection: database.Connection, handler: str) -> Sequen
     [run] = await queue(connection, 1, handler=handler)
     now = await database.now(connection)
     return await pool_rows.assign(connection, [pool_rows.Assignment(run, None)], lease=90, now=now)
+
+
+async def standing(process: Api) -> bool:
+    """Whether a claim waits for messages."""
+    return any(seat.worker is None for seat in process.pools.desk.sitting(jobs.POOL))
 
 
 async def poll(process: Api, handler: str, found: list[protocol.Run], *, count: int = 1) -> bool:

@@ -6,9 +6,10 @@ store. Source of the rules: the catch-up and concurrency sections of docs/semant
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+
+import msgspec
 
 from clockhand.domain import admission, instants, spec, states
 from clockhand.domain import times as due_times
@@ -16,8 +17,7 @@ from clockhand.domain import times as due_times
 MISSED_AFTER = timedelta(seconds=60)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """A due instant that becomes a run."""
 
     scheduled_at: datetime
@@ -26,8 +26,7 @@ class Slot:
     serial: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(msgspec.Struct, frozen=True):
     """Due instants that do not run: `count` of them from `first` to `last`."""
 
     first: datetime
@@ -36,8 +35,7 @@ class Skip:
     reason: states.SkipReason
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(msgspec.Struct, frozen=True):
     """What one transaction stores for one job."""
 
     slots: tuple[Slot, ...]
@@ -168,6 +166,8 @@ def _waiting(
     job: spec.JobSpec, chosen: tuple[datetime, ...], live: Sequence[admission.LiveRun]
 ) -> tuple[list[Slot], list[Skip]]:
     places = admission.places(job)
+    if places is None and len(chosen) == 1:  # most often
+        return [Slot(chosen[0], states.RunState.QUEUED)], []
     taken = admission.taken(job, live)
     waiting = sum(run.state is states.RunState.BLOCKED for run in live)
     in_order = len(chosen) > 1

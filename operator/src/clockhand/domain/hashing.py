@@ -12,6 +12,7 @@ import uuid
 from datetime import timedelta
 
 _BITS = 64
+_NONE = timedelta()
 
 
 def below(limit: int, *, job_id: uuid.UUID, name: str) -> int:
@@ -22,4 +23,6 @@ def below(limit: int, *, job_id: uuid.UUID, name: str) -> int:
 
 def delay(job_id: uuid.UUID, *, jitter_seconds: int) -> timedelta:
     """How much later than its slots a job starts: whole milliseconds in [0, jitter_seconds)."""
+    if not jitter_seconds:
+        return _NONE
     return timedelta(milliseconds=below(jitter_seconds * 1_000, job_id=job_id, name="jitter"))

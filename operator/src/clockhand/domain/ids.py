@@ -7,6 +7,7 @@ that a handler uses for its own idempotency.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import uuid
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ def whole_ms(instant: datetime) -> datetime:
 
 def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, key: str) -> uuid.UUID:
     """The id of the run of `job_id` at `scheduled_at`; `key` is empty for a slot."""
-    milliseconds = (scheduled_at - instants.EPOCH) // instants.MILLISECOND
+    milliseconds = _milliseconds(scheduled_at)
     digest = hashlib.sha256(b"\0".join((job_id.bytes, b"%d" % milliseconds, kind.encode(), key.encode()))).digest()
     raw = bytearray(milliseconds.to_bytes(6, "big") + digest[:10])
     raw[6] = 0x80 | (raw[6] & 0x0F)
@@ -52,7 +53,7 @@ def run_name(*, job_name: str, scheduled_at: datetime, kind: states.RunKind, key
     """The name that people see: `<job>-<yyyymmdd>t<hhmmss>z`, with a suffix where the job may have several."""
     if kind is states.RunKind.MANUAL:
         return key
-    stem = f"{job_name}-{scheduled_at:%Y%m%dt%H%M%Sz}"
+    stem = f"{job_name}-{_stamp(scheduled_at)}"
     return stem if kind is states.RunKind.SLOT else f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
@@ -65,3 +66,14 @@ def shard_of(owner: str, *, job_id: uuid.UUID, width: int = 1) -> int:
 def twin(shard: int, *, pooled: bool) -> int:
     """The shard of a job after an edit that may have changed what runs it."""
     return shard % SHARDS + (SHARDS if pooled else 0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _milliseconds(instant: datetime) -> int:
+    """Since 1970. Many jobs are due at one instant."""
+    return (instant - instants.EPOCH) // instants.MILLISECOND
+
+
+@functools.lru_cache(maxsize=1024)
+def _stamp(instant: datetime) -> str:
+    return f"{instant:%Y%m%dt%H%M%Sz}"

@@ -35,6 +35,9 @@ def shares(
     turn = last or Turn()
     left = {owner: total if most is None else most.get(owner, total) for owner in owners}
     used = turn.given if owners and owners[0] == turn.owner else 0
+    if len(owners) == 1 and (share := min(left[owners[0]], total)) > 0:  # turn after turn, at once
+        [owner] = owners
+        return {owner: share}, Turn(owner, (min(used, weight(owner)) + share - 1) % weight(owner) + 1)
     while total > 0 and any(left.values()):
         for owner in owners:
             share = min(weight(owner) - used, left[owner], total)

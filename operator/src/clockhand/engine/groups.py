@@ -7,10 +7,11 @@ job.
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from clockhand.domain import admission, states
 from clockhand.domain import limits as domain
@@ -86,7 +87,7 @@ async def placed(
         group = groups.get(run.run_id)
         if group is not None and run.state is states.RunState.QUEUED:
             if group in full or left.get(group) == 0:
-                run = dataclasses.replace(run, state=states.RunState.BLOCKED, reason=states.Reason.GROUP_LIMIT)
+                run = msgspec.structs.replace(run, state=states.RunState.BLOCKED, reason=states.Reason.GROUP_LIMIT)
             elif group in left:
                 left[group] -= 1
         found.append(run)

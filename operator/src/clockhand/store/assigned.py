@@ -5,14 +5,14 @@ Such a statement joins live_runs `r` with its job_specs row `s`.
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from datetime import datetime
 from typing import Any
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Assigned:
+
+class Assigned(msgspec.Struct, frozen=True):
     """An open attempt of a pool run. `payload` is JSON text; `worker` is None where a message carries the attempt."""
 
     run_id: uuid.UUID

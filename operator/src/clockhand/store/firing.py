@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -19,8 +18,7 @@ from clockhand.store import shards as leases
 _CLAIMED = states.RunState.CLAIMED.value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DueJob:
+class DueJob(msgspec.Struct, frozen=True):
     """A locked row of `jobs`, with its spec as stored."""
 
     job_id: uuid.UUID
@@ -42,8 +40,7 @@ class DueJob:
         return times.Origin(self.job_id, self.created_at)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """A run to insert; owner, labels, shard and spec come from the job's row. Time-outs are in seconds."""
 
     run_id: uuid.UUID
@@ -63,8 +60,7 @@ class NewRun:
     """Its own, null included; unset: the spec's holds."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The first attempt of a run that goes to a worker with its insertion. `lease` is in seconds."""
 
     token: int
@@ -73,8 +69,7 @@ class Given:
     lease: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """A run that was inserted; the last two are of one that was given to a worker. `payload` is JSON text."""
 
     state: states.RunState
@@ -82,8 +77,7 @@ class Made:
     payload: str | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NewSkip:
+class NewSkip(msgspec.Struct, frozen=True):
     """Slots of one job that do not run."""
 
     job_id: uuid.UUID
@@ -93,8 +87,7 @@ class NewSkip:
     reason: states.SkipReason
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(msgspec.Struct, frozen=True):
     """A job's new high-water mark and next slot (None: none comes), which may start `delay` later."""
 
     job_id: uuid.UUID
@@ -103,8 +96,7 @@ class Advance:
     delay: timedelta = timedelta()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """What the object of a job is to show: the newest instant that has just become a run; None: none has."""
 
     job_id: uuid.UUID
