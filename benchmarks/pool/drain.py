@@ -11,6 +11,8 @@ import contextlib
 import dataclasses
 import enum
 import math
+import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -23,10 +25,11 @@ from tests.support import postgres
 _WARM_SHARE = 0.1
 _PAUSE = 0.05
 _PATIENCE_SECONDS = 600.0
-_LEAD_SECONDS = 5.0
+_LEAD_SECONDS = 10.0
 _FILLED_A_SECOND = 4_000
 _START_SECONDS = 0.2
 _LONGEST_LINE = 1 << 20
+_SHOWN_OF_LOG = 3_000
 
 
 class Mode(enum.StrEnum):
@@ -165,18 +168,23 @@ async def _complete(url: str, query: str, telling: Telling, runs: int) -> float:
 
 @contextlib.asynccontextmanager
 async def at_work(command: Sequence[str], environment: Mapping[str, str] | None = None) -> AsyncIterator[Working]:
-    """A process, listened to until the block ends; then it is told to end."""
+    """A process, listened to until the block ends; then it is told to end. What it logged is shown if the block fails."""
     telling = Telling()
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, env=environment, limit=_LONGEST_LINE
-    )
-    listening = asyncio.create_task(_listen(process, telling))
-    try:
-        yield Working(telling, {"worker": [process.pid]})
-        assert process.returncode is None, f"{command} ended with {process.returncode}"
-    finally:
-        await _end(process)
-        await listening
+    with tempfile.TemporaryFile() as log:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment, limit=_LONGEST_LINE
+        )
+        listening = asyncio.create_task(_listen(process, telling))
+        try:
+            yield Working(telling, {"worker": [process.pid]})
+            assert process.returncode is None, f"it ended with {process.returncode}"
+        except BaseException:
+            log.seek(0)
+            print(f"--- {command[:3]}\n{log.read().decode(errors='replace')[-_SHOWN_OF_LOG:]}", file=sys.stderr)
+            raise
+        finally:
+            await _end(process)
+            await listening
 
 
 async def _listen(process: asyncio.subprocess.Process, telling: Telling) -> None:
