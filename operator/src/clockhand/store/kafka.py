@@ -27,10 +27,12 @@ async def dispatched(connection: database.Connection) -> Sequence[Dispatched]:
     return found
 
 
-async def unstarted(connection: database.Connection, pools: Collection[str]) -> Mapping[tuple[str, str], int]:
-    """By pool and handler, how many attempts wait in messages for somebody to start them."""
-    rows = await database.fetch(connection, "kafka.unstarted", {"pools": list(pools)})
-    return {(row.pool, row.handler): row.count for row in rows}
+async def unstarted(
+    connection: database.Connection, pools: Collection[str], *, now: datetime
+) -> Mapping[tuple[str, str], tuple[int, float]]:
+    """By pool and handler: how many attempts wait in messages to be started, and for how many seconds the oldest does."""
+    rows = await database.fetch(connection, "kafka.unstarted", {"pools": list(pools), "now": now})
+    return {(row.pool, row.handler): (row.count, row.oldest) for row in rows}
 
 
 async def show(

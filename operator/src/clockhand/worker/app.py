@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -64,8 +65,10 @@ class Process:
         reporting = asyncio.create_task(self._reports.run())
         coming = {asyncio.create_task(way.run()) for way in self._ways_in}
         ended = asyncio.create_task(stop.wait())
+        beating = asyncio.wrap_future(self._heart.over)
         try:
-            await asyncio.wait({reporting, *coming, ended}, return_when=asyncio.FIRST_COMPLETED)
+            first: set[asyncio.Future[Any]] = {reporting, *coming, beating, ended}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             log.info("worker_stops", running=len(self._attempts))
             await self._drain(coming, hurry)
         finally:
@@ -74,18 +77,19 @@ class Process:
             self._code.threads.abandon()
             self._heart.stop()
             await self._code.children.close()
-        for task in (*coming, reporting):
+        for task in (*coming, reporting, beating):
             if task.done() and not task.cancelled():
                 task.result()
 
     async def _drain(self, coming: set[asyncio.Task[None]], hurry: asyncio.Event) -> None:
         self._runner.draining = True
+        until = self._loop.time() + self._settings.grace_seconds
         for task in coming:
             task.cancel()
-        await asyncio.wait(coming)
+        await asyncio.wait(coming, timeout=_FLUSH_SECONDS)  # one may wait for a broker that is gone
         for way in self._ways_in:
             await way.give_back()
-        await self._runner.drain(grace=self._settings.grace_seconds, hurry=hurry)
+        await self._runner.drain(grace=max(until - self._loop.time(), 0.0), hurry=hurry)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._reports.all_answered(), _FLUSH_SECONDS)
 

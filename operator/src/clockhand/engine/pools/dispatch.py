@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import structlog
@@ -30,6 +30,37 @@ _LOOK_EVERY = 5.0
 _CHECK_EVERY, _CHECK_WHILE_WRONG = 30.0, 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
 _COUNT_EVERY, _COUNT_IN_A_RUSH = 1.0, 0.1
+_OLD = 1 / 3
+"""Of a lease: messages that nobody has started by then are not being read, or by workers that are full."""
+
+
+@dataclasses.dataclass(slots=True)
+class Flow:
+    """How many messages of a handler may be on their way: none while they are not read, and then one, two, four."""
+
+    window: int
+    unstarted: int = 0
+    """As counted last, and what was published since."""
+    old: bool = False
+    """Some of it had waited too long: if less is left next time, it was rescued and not read."""
+    rests_until: float = float("-inf")
+
+    @property
+    def rests(self) -> bool:
+        return time.monotonic() < self.rests_until
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it is worth a look soon how many have been started."""
+        return not self.rests and 0 < self.window // 2 < self.unstarted
+
+    def follow(self, count: int, *, old: bool, rest: float, most: int) -> None:
+        """Takes over what was counted. What is read by nobody is left to workers that poll, for `rest` seconds."""
+        if old:
+            self.window, self.rests_until = 1, time.monotonic() + rest
+        elif count < self.unstarted and not self.old:
+            self.window = min(2 * self.window, most)
+        self.unstarted, self.old = count, old
 
 
 class Dispatch:
@@ -57,8 +88,7 @@ class Dispatch:
         self._failed = 0
         self._connect_at = self._check_at = float("-inf")
         self._seats: dict[desks.Pair, tuple[desks.Seat, pools.Settings]] = {}
-        self._unstarted: Counter[desks.Pair] = Counter()
-        """As counted last, and what was published since."""
+        self._flows: dict[desks.Pair, Flow] = {}
         self._sends: set[asyncio.Task[None]] = set()
         self._look_now, self._count_now = asyncio.Event(), asyncio.Event()
 
@@ -69,13 +99,14 @@ class Dispatch:
     async def look(self) -> float:
         """Learns which pools there are, keeps the connection, and has a claim wait for each handler that can be served."""
         await self._read()
-        if self._pools and not self._publisher.is_open:
+        topics = _topics(self._pools.values())
+        if topics and not self._publisher.is_open:
             await self._connect()
         if self._publisher.is_open and time.monotonic() >= self._check_at:
-            await self._prepare()
+            await self._prepare(topics)
         self._stand()
         await self._show()
-        waits = self._connect_at - time.monotonic() if self._pools and not self._publisher.is_open else _LOOK_EVERY
+        waits = self._connect_at - time.monotonic() if topics and not self._publisher.is_open else _LOOK_EVERY
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(waits, _LOOK_EVERY)):
                 await self._look_now.wait()
@@ -85,20 +116,24 @@ class Dispatch:
     async def count(self) -> float:
         """Counts what nobody has started, while there is some: the window moves on with that."""
         await self._count_now.wait()
-        before = self._unstarted.copy()
+        before = {pair: flow.unstarted for pair, flow in self._flows.items()}
         async with self._db.transaction() as connection:
-            found = await rows.unstarted(connection, {pool for pool, _ in before})
-        since = self._unstarted - before
-        self._unstarted = Counter(found) + since
+            now = await database.now(connection)
+            found = await rows.unstarted(connection, {pool for pool, _ in before}, now=now)
+        for pair, flow in self._flows.items():
+            count, oldest = found.get(pair, (0, 0.0))
+            lease = self._pools[pair[0]].settings.lease_seconds
+            since = flow.unstarted - before.get(pair, 0)
+            flow.follow(count + since, old=oldest > _OLD * lease, rest=lease, most=self._window)
         self._stand()
-        if not self._unstarted:
+        if not any(flow.unstarted for flow in self._flows.values()):
             self._count_now.clear()
-        rush = max(self._unstarted.values(), default=0) > self._window // 2
-        return _COUNT_IN_A_RUSH if rush else _COUNT_EVERY
+        return _COUNT_IN_A_RUSH if any(flow.is_tight for flow in self._flows.values()) else _COUNT_EVERY
 
     async def close(self) -> None:
         """Takes nothing more, publishes what was taken, and ends the connection."""
         self._pools.clear()
+        self._flows.clear()
         self._stand()
         while self._sends:
             await asyncio.wait(self._sends)
@@ -110,6 +145,7 @@ class Dispatch:
         if _topics(found.values()) != _topics(self._pools.values()):
             self._check_at = float("-inf")
         self._pools = found
+        self._flows = {pair: flow for pair, flow in self._flows.items() if pair[0] in found}
 
     async def _connect(self) -> None:
         if time.monotonic() < self._connect_at:
@@ -121,9 +157,9 @@ class Dispatch:
         else:
             self._check_at = float("-inf")
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, topics: Collection[str]) -> None:
         try:
-            self._wrong = dict(await self._publisher.prepare(_topics(self._pools.values())))
+            self._wrong = dict(await self._publisher.prepare(topics))
         except errors.Unavailable as error:
             self._fail(str(error))
             await self._publisher.close()
@@ -157,11 +193,15 @@ class Dispatch:
             (pool, handler): one.settings
             for pool, one in self._pools.items()
             for handler in one.handlers
-            if protocol.topic_of(handler) not in self._wrong
+            if protocol.topic_of(handler) not in self._wrong and not self._flow((pool, handler)).rests
         }
 
+    def _flow(self, pair: desks.Pair) -> Flow:
+        return self._flows.setdefault(pair, Flow(self._window))
+
     def _sit(self, pair: desks.Pair, settings: pools.Settings) -> None:
-        room = self._window - self._unstarted[pair]
+        flow = self._flow(pair)
+        room = flow.window - flow.unstarted
         if pair in self._seats or room <= 0:
             return
         with contextlib.suppress(errors.Unavailable):  # the desk is closed: this process is stopping
@@ -172,8 +212,9 @@ class Dispatch:
 
     def _take(self, pair: desks.Pair, seat: desks.Seat, runs: Sequence[assigned.Assigned]) -> None:
         if runs:
-            self._unstarted[pair] += len(runs)
-            self._count_now.set()
+            if pair in self._flows:
+                self._flows[pair].unstarted += len(runs)
+                self._count_now.set()
             task = asyncio.create_task(self._publish(pair, runs))
             self._sends.add(task)
             task.add_done_callback(self._sends.discard)
@@ -228,8 +269,14 @@ class Dispatch:
     def _error_of(self, pool: rows.Dispatched) -> str | None:
         if not pool.handlers:
             return "the pool lists no handlers, so that it has no topics"
-        wrong = (self._wrong.get(protocol.topic_of(handler)) for handler in pool.handlers)
+        wrong = (self._error_with(pool.settings.pool, handler) for handler in pool.handlers)
         return self._broken or next((error for error in wrong if error), None)
+
+    def _error_with(self, pool: str, handler: str) -> str | None:
+        topic, flow = protocol.topic_of(handler), self._flows.get((pool, handler))
+        if flow is not None and flow.window == 1 < self._window:
+            return f"messages on {topic} are not read in time: its workers are full, or do not reach the brokers"
+        return self._wrong.get(topic)
 
 
 def _topics(found: Collection[rows.Dispatched]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ class Publisher:
             raise errors.Unavailable("this process is without aiokafka: install clockhand[kafka]")
         if self._settings is None or self._settings.kafka is None:
             raise errors.Unavailable("this process has been told of no brokers: set CLOCKHAND_KAFKA")
+        logging.getLogger("aiokafka").setLevel(logging.ERROR)
         common = {
             **brokers.options(self._settings),
             "client_id": "clockhand",

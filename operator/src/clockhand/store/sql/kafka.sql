@@ -5,8 +5,8 @@ FROM pools
 WHERE dispatch = 'Kafka' AND deleted_at IS NULL;
 
 -- name: unstarted
--- How many messages are on their way: attempts that nobody has started.
-SELECT pool, handler, count(*) AS count
+-- How many messages are on their way, and since when: attempts that nobody has started.
+SELECT pool, handler, count(*) AS count, extract(epoch FROM %(now)s - min(claimed_at))::float8 AS oldest
 FROM live_runs
 WHERE pool = ANY(%(pools)s::text[]) AND pool IS NOT NULL AND worker IS NULL AND state IN ('Claimed', 'Running', 'Stopping')
 GROUP BY pool, handler;
