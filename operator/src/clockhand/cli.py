@@ -94,7 +94,9 @@ def clockhand() -> None:
 @click.option("--restored", is_flag=True, help="The database came out of a backup: raise its epoch, once.")
 def migrate(check: bool, after: bool, restored: bool) -> None:
     """Bring the database's schema up to this release."""
-    _run(functools.partial(_migrate, check=check, after=after, restored=restored))
+    from clockhand.admin import migrate as migration
+
+    _run(functools.partial(migration.run, check=check, after=after, restored=restored))
 
 
 @clockhand.command(epilog=_CLOCK_EXAMPLES)
@@ -150,7 +152,13 @@ _output = click.option("-o", "--output", type=click.Choice(["table", "json"]), d
 @_output
 def create_token(owner: str, pool: str, name: str, expires_in: str | None, output: str) -> None:
     """Make a credential for workers of one pool, and print its secret: the only time that it can be seen."""
-    _run(functools.partial(_create_token, asked=(owner, pool, name, expires_in), output=output))
+    from clockhand.admin import tokens as credentials
+
+    _run(
+        functools.partial(
+            credentials.tell_new, asked=(owner, pool, name, expires_in), output=output, write=oneline.write
+        )
+    )
 
 
 @tokens.command("list", epilog=_TOKENS_EXAMPLES)
@@ -158,7 +166,9 @@ def create_token(owner: str, pool: str, name: str, expires_in: str | None, outpu
 @_output
 def list_tokens(owner: str | None, output: str) -> None:
     """List credentials, without their secrets: nobody can tell those."""
-    _run(functools.partial(_list_tokens, owner=owner, output=output))
+    from clockhand.admin import tokens as credentials
+
+    _run(functools.partial(credentials.tell_all, owner=owner, output=output, write=oneline.write))
 
 
 @tokens.command("revoke", epilog=_TOKENS_EXAMPLES)
@@ -166,7 +176,9 @@ def list_tokens(owner: str | None, output: str) -> None:
 @_output
 def revoke_token(token_id: uuid.UUID, output: str) -> None:
     """End a credential. API processes that have just seen it take it for ten seconds more."""
-    _run(functools.partial(_revoke_token, token_id=token_id, output=output))
+    from clockhand.admin import tokens as credentials
+
+    _run(functools.partial(credentials.tell_ended, token_id=token_id, output=output, write=oneline.write))
 
 
 @clockhand.command(epilog=_REDRIVE_EXAMPLES)
@@ -207,28 +219,6 @@ clockhand.add_command(preview.preview)
 clockhand.add_command(convert.convert)
 
 
-async def _migrate(settings: config.Settings, *, check: bool, after: bool, restored: bool) -> None:
-    from clockhand.store import database, installation, migrations, partitions
-
-    db = database.Database(settings.database_url, size=2, name="migrate", options=settings.database_session_options)
-    await db.open()
-    try:
-        if check:
-            await migrations.check(db)
-            click.echo("the schema fits this release")
-            return
-        for name in await migrations.apply(db, after=after):
-            click.echo(f"applied {name}")
-        async with db.transaction() as connection:
-            now = await database.now(connection)
-            await partitions.ensure_window(connection, now=now, retention_days=settings.retention_days)
-            if restored:
-                click.echo(f"epoch {await installation.settle_epoch(connection, restored=True)}")
-        click.echo("the schema fits this release")
-    finally:
-        await db.close()
-
-
 async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> None:
     from clockhand.domain import clockstate
     from clockhand.engine import clock as clocks
@@ -246,17 +236,6 @@ async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> No
     oneline.write(f"{told(state, confirmed)}\n")
 
 
-async def _create_token(settings: config.Settings, *, asked: tuple[str, str, str, str | None], output: str) -> None:
-    from clockhand.admin import tokens
-
-    made = await tokens.create(settings, tokens.Wanted.read(*asked))
-    if output == "json":
-        oneline.write(tokens.made_as_json(made))
-        return
-    oneline.write(f"{made.secret}\n")
-    click.echo(f"{made.token.token_id} for {made.token.pool}: the secret is not shown again", err=True)
-
-
 async def _redrive(settings: config.Settings, *, asked: Mapping[str, Any], output: str) -> None:
     from clockhand.admin import redrive
 
@@ -265,20 +244,6 @@ async def _redrive(settings: config.Settings, *, asked: Mapping[str, Any], outpu
 
     done = await redrive.run(settings, redrive.Wanted(**asked), tell=tell)
     oneline.write((redrive.as_json if output == "json" else redrive.as_text)(done))
-
-
-async def _list_tokens(settings: config.Settings, *, owner: str | None, output: str) -> None:
-    from clockhand.admin import tokens
-
-    found, now = await tokens.listed(settings, owner)
-    oneline.write((tokens.as_json if output == "json" else tokens.as_text)(found, now))
-
-
-async def _revoke_token(settings: config.Settings, *, token_id: uuid.UUID, output: str) -> None:
-    from clockhand.admin import tokens
-
-    ended, now = await tokens.revoke(settings, token_id)
-    oneline.write((tokens.as_json if output == "json" else tokens.as_text)([ended], now))
 
 
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
@@ -296,7 +261,7 @@ def _run_with(read: Callable[[Mapping[str, str]], S], serve: Callable[[S], Corou
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     except errors.ClockhandError as error:
-        _fail(str(error), code=2 if isinstance(error, errors.InvalidInput) else 1)
+        _fail(str(error), code=1)
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:

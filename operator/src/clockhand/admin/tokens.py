@@ -9,15 +9,19 @@ import contextlib
 import json
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import click
 
 from clockhand import config, errors
 from clockhand.domain import instants, intervals, tokens
 from clockhand.store import database, migrations, requests
 from clockhand.store import tokens as rows
 
+Write = Callable[[str], None]
+"""Takes what is meant for stdout."""
 _ACTOR = "clockhand tokens"
 _NO_SPAN = f"is none: write whole days, hours and minutes, such as 90d or 12h, {intervals.MAX_DAYS}d at most"
 _HEAD = ("ID", "OWNER", "POOL", "ROLE", "NAME", "CREATED", "EXPIRES", "STANDING")
@@ -49,6 +53,29 @@ class Made:
 
     token: tokens.Token
     secret: str
+
+
+async def tell_new(
+    settings: config.Settings, *, asked: tuple[str, str, str, str | None], output: str, write: Write
+) -> None:
+    """Makes a credential of owner, pool, name and how long it lasts; `write` gets its secret and nothing else."""
+    made = await create(settings, Wanted.read(*asked))
+    if output == "json":
+        write(json.dumps({**_document(made.token), "token": made.secret}) + "\n")
+        return
+    write(f"{made.secret}\n")
+    click.echo(f"{made.token.token_id} for {made.token.pool}: the secret is not shown again", err=True)
+
+
+async def tell_all(settings: config.Settings, *, owner: str | None, output: str, write: Write) -> None:
+    """Prints every credential of `owner`, or of all."""
+    write(_told(*await listed(settings, owner), output=output))
+
+
+async def tell_ended(settings: config.Settings, *, token_id: uuid.UUID, output: str, write: Write) -> None:
+    """Revokes a credential, and prints it as it is then."""
+    ended, now = await revoke(settings, token_id)
+    write(_told([ended], now, output=output))
 
 
 async def create(settings: config.Settings, wanted: Wanted) -> Made:
@@ -89,18 +116,10 @@ async def revoke(settings: config.Settings, token_id: uuid.UUID) -> tuple[tokens
     return found, now
 
 
-def made_as_json(made: Made) -> str:
-    """The credential with its secret, for programs."""
-    return json.dumps({**_document(made.token), "token": made.secret}) + "\n"
-
-
-def as_json(found: Sequence[tokens.Token], now: datetime) -> str:
-    """Credentials without their secrets, for programs."""
-    return json.dumps([{**_document(one), "standing": one.standing(now)} for one in found]) + "\n"
-
-
-def as_text(found: Sequence[tokens.Token], now: datetime) -> str:
-    """The same in columns."""
+def _told(found: Sequence[tokens.Token], now: datetime, *, output: str) -> str:
+    """Credentials without their secrets."""
+    if output == "json":
+        return json.dumps([{**_document(one), "standing": one.standing(now)} for one in found]) + "\n"
     cells = [_HEAD, *(_cells(one, now) for one in found)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(_HEAD))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
