@@ -85,6 +85,9 @@ class _Waiting:
     settings: pools.Settings
     seats: dict[Seat, None] = dataclasses.field(default_factory=dict)
     lines: dict[str, OrderedDict[Seat, None]] = dataclasses.field(default_factory=dict)
+    backed_up: set[str] = dataclasses.field(default_factory=set)
+    """Handlers for which runs are queued, as far as is known here."""
+    served_at: float = float("-inf")
 
     def line_up(self, seat: Seat) -> None:
         self.seats[seat] = None
@@ -97,8 +100,10 @@ class _Waiting:
     def leave(self, seat: Seat) -> None:
         self.seats.pop(seat, None)
         for handler in seat.handlers:
-            if line := self.lines.get(handler):
-                line.pop(seat, None)
+            line = self.lines.get(handler, OrderedDict())
+            line.pop(seat, None)
+            if not line:
+                self.lines.pop(handler, None)
 
     def next(self, handler: str) -> Seat | None:
         line = self.lines.get(handler)
@@ -120,9 +125,7 @@ class Desk:
     ) -> None:
         self._limits = administered
         self._monotonic = monotonic
-        self._served_at = float("-inf")
         self._moved = asyncio.Event()
-        self._backed_up: set[Pair] = set()
         self._pools: dict[str, _Waiting] = {}
         self._empty: set[Pair] = set()
         self._marked: set[str] = set()
@@ -173,18 +176,20 @@ class Desk:
         A run that is queued is written twice, and those that are due after it then are too, until the queue is empty.
         Where workers keep coming, the moment until the next one does is worth it.
         """
-        if self._monotonic() - self._served_at > _BUSY_SECONDS:
+        lately = self._monotonic() - _BUSY_SECONDS
+        busy = [waiting for waiting in self._pools.values() if waiting.served_at >= lately]
+        if not busy:
             return most
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_COMING_SECONDS):
-                while self._backed_up or not self._room():
+                while any(waiting.backed_up for waiting in busy) or not self._room():
                     self._moved.clear()
                     await self._moved.wait()
         room = self._room()
         return min(most, max(room, _LEAST)) if room else most
 
     def _room(self) -> int:
-        return sum(seat.room for waiting in self._pools.values() for seat in waiting.seats if not seat.closed)
+        return sum(seat.room for waiting in self._pools.values() for seat in waiting.seats)
 
     def hands_over(self, pool: str, handler: str, owner: str) -> bool:
         """Whether a run that has just become due may go to a waiting worker at once, past the queue.
@@ -237,11 +242,11 @@ class Desk:
     def queued(self, pairs: Collection[Pair]) -> None:
         """Says that runs for `pairs` are queued, and marks the queues that somebody waits for."""
         self._empty.difference_update(pairs)
-        self._backed_up.update(pairs)
         for pool, handler in pairs:
-            waiting = self._pools.get(pool)
-            if waiting is not None and waiting.lines.get(handler):
-                self.mark(pool)
+            if (waiting := self._pools.get(pool)) is not None:
+                waiting.backed_up.add(handler)
+                if waiting.lines.get(handler):
+                    self.mark(pool)
 
     def mark_all(self) -> None:
         """Says that runs are queued for somebody, nobody knows for whom."""
@@ -253,13 +258,15 @@ class Desk:
     def found_empty(self, pairs: Collection[Pair]) -> None:
         """Says that nothing was queued for `pairs` just now."""
         self._empty.update(pairs)
-        self._backed_up.difference_update(pairs)
+        for pool, handler in pairs:
+            self._pools[pool].backed_up.discard(handler)
         self._moved.set()
 
     def looked(self, pairs: Collection[Pair], queued: Collection[Pair]) -> None:
         """Replaces what is known of empty queues by a look at `pairs`: any other may have filled since the last one."""
         self._empty = set(pairs) - set(queued)
-        self._backed_up = set(queued)
+        for waiting in self._pools.values():
+            waiting.backed_up.clear()
         self.queued(queued)
 
     def take_marks(self) -> Sequence[str]:
@@ -277,7 +284,7 @@ class Desk:
         seat.looked.set()
         if seat.reserved == 0 and not seat.done.done():
             if seat.runs:
-                self._served_at = self._monotonic()
+                self._pools[seat.pool].served_at = self._monotonic()
                 metrics.RUNS_CLAIMED.inc(len(seat.runs))
             seat.done.set_result(seat.runs)
         return True

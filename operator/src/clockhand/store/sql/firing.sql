@@ -38,9 +38,10 @@ WHERE job_id = ANY(%(job_ids)s);
 -- Before due runs go to waiting workers past the queue: where something is queued, nobody overtakes it. No epoch, on a
 -- promoted database that has not raised it: nothing is claimed there.
 SELECT (SELECT epoch FROM installation WHERE timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)) AS epoch,
-       ARRAY(SELECT EXISTS (SELECT FROM live_runs r
-                            WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
-                              AND r.handler = asked.handler)
+       ARRAY(SELECT (SELECT true FROM live_runs r
+                     WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
+                       AND r.handler = asked.handler
+                     LIMIT 1) IS NOT NULL
              FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
              ORDER BY number) AS queued;
 
