@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,32 @@ async def test_what_does_not_end_in_time_is_handed_on(
     async with db.transaction() as connection:
         [row] = await jobs.query(connection, "SELECT state, failures, disruptions, worker FROM live_runs")
     assert row == ("Retrying", 0, 1, None)
+
+
+async def test_the_probes_answer_while_a_handler_blocks(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    await queued(db, "block", {"seconds": 60})
+    port = free_port()
+    async with worker_process.working(api.url, secret, tmp_path, health_port=str(port)) as worker:
+        await worker.until(lambda effects: effects == ["block-00000 1 begun"])
+        for probe in ("healthz", "readyz"):
+            async with api.session.get(f"http://127.0.0.1:{port}/{probe}") as answer:
+                assert answer.status == 200
+        async with api.session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert "clockhand_worker_running 1.0" in await answer.text()
+
+
+async def test_a_port_that_is_taken_is_said_so(api: workers_api.Served, secret: str, tmp_path: Path) -> None:
+    async with worker_process.working(api.url, secret, tmp_path, health_port=str(api.port)) as worker:
+        assert await worker.ended() == 1
+        assert "clockhand: the probes cannot be served" in worker.log()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
 
 
 @contextlib.asynccontextmanager

@@ -215,6 +215,16 @@ async def test_attempts_that_run_together_have_tails_of_their_own(capsys: pytest
     assert sorted(printed.err.splitlines()) == ["ann complains", "bob complains"]
 
 
+def test_what_a_process_wrote_is_kept_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with tail.routed():
+        tail.current.set(kept := tail.Tail())
+        try:
+            tail.keep(kept, "once\n")
+        finally:
+            tail.current.set(None)
+    assert kept.text() == capsys.readouterr().err == "once\n"
+
+
 def test_a_record_that_goes_to_a_routed_stream_is_kept_once() -> None:
     with tail.routed():
         handler = logging.StreamHandler(sys.stderr)

@@ -17,7 +17,7 @@ import msgspec
 
 from clockhand import errors
 from clockhand.domain import protocol
-from clockhand.worker import outcomes, processes, sdk
+from clockhand.worker import outcomes, processes, sdk, tail
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
 _LAST_WORDS_SECONDS = 1.0
@@ -139,8 +139,7 @@ async def _until_mark(stream: asyncio.StreamReader, mark: str, attempt: Attempt)
     while line := await _line(stream):
         if line.endswith(end_of_run):
             line, end_of_run = line[: -len(end_of_run)], b""
-        sys.stderr.write(text := line.decode(errors="replace"))
-        attempt.tail.write(text)
+        tail.keep(attempt.tail, line.decode(errors="replace"))
         if not end_of_run:
             return
 

@@ -10,7 +10,6 @@ import asyncio
 import codecs
 import contextlib
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ import yaml
 
 from clockhand import errors
 from clockhand.domain import instants, protocol
-from clockhand.worker import outcomes, processes, sdk
+from clockhand.worker import outcomes, processes, sdk, tail
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
 _CHUNK = 65_536
@@ -121,9 +120,7 @@ async def _fed(process: asyncio.subprocess.Process, text: bytes) -> None:
 async def _copied(stream: asyncio.StreamReader, attempt: Attempt) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := await stream.read(_CHUNK):
-        text = decoder.decode(chunk)
-        attempt.tail.write(text)
-        sys.stderr.write(text)
+        tail.keep(attempt.tail, decoder.decode(chunk))
 
 
 def environment(run: protocol.Run) -> Mapping[str, str]:

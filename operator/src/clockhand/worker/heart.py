@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
@@ -37,20 +38,26 @@ class Heart:
         self._thread = threading.Thread(target=self._run, name="clockhand-heart", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
+        """Done when the thread has ended; with its error where it was not asked to."""
         self._waiting: list[asyncio.Future[None]] = []
         self._last_beat = 0.0
         self._again_in: float | None = None
 
     def start(self, probes: health.Probes) -> None:
-        """Starts the thread; raises OSError where the port of the probes is taken."""
+        """Starts the thread; raises Unavailable where the port of the probes is taken."""
         self._probes = probes
         self._thread.start()
-        self._begun.result()
+        try:
+            self._begun.result()
+        except OSError as error:
+            raise errors.Unavailable(f"the probes cannot be served: {error}") from error
 
     def stop(self) -> None:
         """Ends the thread. What is held is not renewed any more."""
-        if self._loop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopped.set)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
 
     def beat_now(self) -> concurrent.futures.Future[None]:
@@ -62,22 +69,21 @@ class Heart:
     def _run(self) -> None:
         try:
             asyncio.run(self._live())
-        except Exception as error:
-            if self._begun.done():
-                raise
-            self._begun.set_exception(error)
+        except BaseException as error:
+            (self.over if self._begun.done() else self._begun).set_exception(error)
+        else:
+            self.over.set_result(None)
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped, self._asked = asyncio.Event(), asyncio.Event()
-        port = self._settings.health_port
-        async with health.served(self._probes, port=port), client.Api(self._settings) as self._api:
-            tasks = [asyncio.create_task(step) for step in (self._beat_forever(), self._look_forever())]
+        probes = health.served(self._probes, port=self._settings.health_port)
+        async with probes, client.Api(self._settings) as self._api, asyncio.TaskGroup() as group:
+            tasks = [group.create_task(step) for step in (self._beat_forever(), self._look_forever())]
             self._begun.set_result(None)
             await self._stopped.wait()
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _beat_now(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

@@ -30,7 +30,7 @@ except ImportError:  # an extra of the package: most workers have no Kafka
 _WAIT_MS = 1_000
 _REQUEST_MS = 15_000
 _NEW_TOPICS_MS = 10_000
-_RETRY_MS = 250
+_RETRY_MS = 1_000
 _LONGEST_PAUSE = 30.0
 _LAST_SECONDS = 5.0
 log = structlog.get_logger(__name__)

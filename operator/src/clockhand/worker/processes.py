@@ -10,7 +10,7 @@ from typing import Self
 
 from clockhand.domain import protocol
 
-_LEAVE_SECONDS = 5.0
+_LEAVE_SECONDS = 2.0
 _LINE_LIMIT = 1 << 20
 
 

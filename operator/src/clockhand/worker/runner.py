@@ -17,7 +17,7 @@ from clockhand.worker import outcomes, reports, sdk, tail
 from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm
 
 _COLLECT_SECONDS = 0.01
-_LEAVE_SECONDS = 7.0
+_LEAVE_SECONDS = 3.0
 _AGAIN_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 

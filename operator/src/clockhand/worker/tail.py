@@ -59,15 +59,22 @@ class _Routed:
     """A stream that copies what an attempt writes to its tail."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         if (tail := current.get()) is not None:
             tail.write(text)
-        return self._stream.write(text)
+        return self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
+
+
+def keep(kept: Tail, text: str) -> None:
+    """Adds what an attempt's process wrote to its tail, and passes it on as this process's own."""
+    kept.write(text)
+    below = sys.stderr
+    (below.stream if isinstance(below, _Routed) else below).write(text)
 
 
 class _Records(logging.Handler):
