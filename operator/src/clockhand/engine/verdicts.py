@@ -6,6 +6,7 @@ here: it is acted upon once this is stored.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import uuid
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,8 @@ class Finding:
 class Stored:
     """Attempts whose end was stored, and what that means for the jobs."""
 
-    attempts: dict[Attempt, states.RunState] = dataclasses.field(default_factory=dict)
+    attempts: dict[Attempt, str] = dataclasses.field(default_factory=dict)
+    """With the state that the run is in now."""
     jobs: set[uuid.UUID] = dataclasses.field(default_factory=set)
     """Those in which another run may now go on."""
     pausing: pauses.Candidates = dataclasses.field(default_factory=pauses.Candidates)
@@ -77,8 +79,7 @@ class Stored:
 
     def note_over(self, row: Any) -> None:
         """Takes note of a run that is over."""
-        metrics.RUNS_ENDED.labels(state=row.state).inc()
-        self.attempts[(row.run_id, row.token)] = states.RunState(row.state)
+        self.attempts[(row.run_id, row.token)] = row.state
         self.pausing.note(row.job_id, kind=row.kind, state=row.state)
         if row.followed:
             self.jobs.add(row.job_id)
@@ -149,8 +150,11 @@ async def conclude(
     await runs.record_attempts(connection, records, now=now)
     await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
     over = [*successes, *(one for one in outcomes if one.state.is_over)]
-    for row in await runs.finish(connection, over, now=now):
+    rows = await runs.finish(connection, over, now=now)
+    for row in rows:
         stored.note_over(row)
+    for state, count in collections.Counter(row.state for row in rows).items():
+        metrics.RUNS_ENDED.labels(state=state).inc(count)
     return stored
 
 

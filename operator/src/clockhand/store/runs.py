@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from clockhand.domain import clock as clocks
 from clockhand.domain import states
 from clockhand.store import database
@@ -95,8 +97,7 @@ class Key:
     shard: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """Where a run goes after its attempt ended. `ready_at` belongs to Retrying alone; counters that are None stay.
 
     The four from `pod_uid` on are what its pod says of itself, for a pod that was over before anything of it was stored.
@@ -224,9 +225,10 @@ async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *
     """
     if not outcomes:
         return ()
-    fields = ("run_id", "token", "state", "reason", "message", "failures", "disruptions", "pod_uid", "node")
+    fields = ("run_id", "token", "reason", "message", "failures", "disruptions", "pod_uid", "node")
     parameters = {
         **_columns(outcomes, *fields, "pool", "worker", "result"),
+        "states": [outcome.state.value for outcome in outcomes],
         "reported": [outcome.reported for outcome in outcomes],
         "created": [outcome.created_at for outcome in outcomes],
         "started": [outcome.started_at for outcome in outcomes],

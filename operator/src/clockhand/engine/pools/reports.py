@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,14 +35,10 @@ Queued = Callable[[Collection[tuple[str, str]]], None]
 """Is told of pools and handlers for which runs have become Queued."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
+    key: verdicts.Attempt
     attempt: leases.Attempt
     report: protocol.Report
-
-    @property
-    def key(self) -> verdicts.Attempt:
-        return self.attempt.run_id, self.attempt.token
 
 
 class Reports:
@@ -66,33 +61,28 @@ class Reports:
         """
         for index, report in enumerate(request.reports):
             _check(report, at=f"reports[{index}]")
-        items = [
-            _Item(leases.Attempt(one.run_id, messages.read_token(one.token), pool, request.worker), one)
-            for one in request.reports
-        ]
+        items = [_item(one, pool, request.worker) for one in request.reports]
         return protocol.ReportAnswer(reports=tuple(await self._intake.submit(items)))
 
     async def follow_step(self) -> float:
         """Pauses, successors and backfills, as soon as something has been stored that calls for them."""
         await self._followed.wait()
         while self._stored:
-            await self._aftermath.follow(self._stored[0])
-            self._stored.popleft()
+            await self._aftermath.follow(self._stored.popleft())
         self._followed.clear()
         return 0.0
 
     async def _store(self, items: Sequence[_Item]) -> Sequence[protocol.Reported]:
         first: dict[verdicts.Attempt, _Item] = {}
-        for item in sorted(items, key=lambda item: item.attempt.run_id):
+        for item in sorted(items, key=lambda item: item.report.run_id.int):
             first.setdefault(item.key, item)
         async with self._db.transaction() as connection:
             now = await database.now(connection)
             released = await _release(connection, first.values())
-            done = {(row.run_id, row.token): states.RunState.QUEUED for row in released}
+            done: dict[verdicts.Attempt, str] = {(row.run_id, row.token): states.RunState.QUEUED for row in released}
             stored = await _conclude(connection, [one for one in first.values() if one.key not in done], now=now)
             done |= stored.attempts
-            news = [item for item in first.values() if item.key in done]
-            taken = {id(item) for item in news}
+            taken = {id(item) for item in first.values() if item.key in done}
             kept = await _recall(connection, [item for item in items if id(item) not in taken])
         if released:
             self._queued({(row.pool, row.handler) for row in released})
@@ -105,6 +95,11 @@ class Reports:
             else _repeated(item, kept.get(item.key))
             for item in items
         ]
+
+
+def _item(report: protocol.Report, pool: str, worker: str) -> _Item:
+    token = messages.read_token(report.token)
+    return _Item((report.run_id, token), leases.Attempt(report.run_id, token, pool, worker), report)
 
 
 async def _release(connection: database.Connection, items: Collection[_Item]) -> Sequence[Any]:

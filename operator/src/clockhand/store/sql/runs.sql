@@ -80,6 +80,8 @@ FOR UPDATE OF r;
 -- Ends runs whose attempt is open: the row moves to history. One that history already has is reported, not fatal.
 -- What was not stored of a pod before it was over is taken from what the pod says; its clock only ever shows, never decides.
 -- A worker's success ends here at once, without a look at the run: its counters stay as they are.
+-- Nobody knows beforehand how many `gone` are: joined with the other parts they would be gone through row by row for each
+-- row, looked up with IN they are hashed.
 WITH gone AS (
     DELETE FROM live_runs r
     USING unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(states)s::run_state[], %(reasons)s::text[],
@@ -125,13 +127,11 @@ shown AS (
                  max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
                  bool_or(new_state = 'Succeeded' AND kind = 'Manual') AS by_hand,
                  count(*) FILTER (WHERE new_state = 'Dead') AS deaths
-          FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
+          FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.token, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
-       kept.run_id IS NOT NULL AS kept, job_specs.followed
-FROM gone
-LEFT JOIN kept USING (run_id)
-LEFT JOIN job_specs USING (spec_id);
+       gone.run_id IN (SELECT run_id FROM kept) AS kept, job_specs.followed
+FROM gone LEFT JOIN job_specs USING (spec_id);
 
 -- name: retry
 WITH moved AS (
@@ -212,9 +212,9 @@ shown AS (
     SET dirty_at = coalesce(dirty_at, %(now)s),
         consecutive_failures = consecutive_failures + ended.deaths
     FROM (SELECT job_id, count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths
-          FROM gone JOIN locked USING (job_id) GROUP BY job_id) AS ended
+          FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
-SELECT gone.run_id, gone.job_id, kept.run_id IS NOT NULL AS kept FROM gone LEFT JOIN kept USING (run_id);
+SELECT run_id, job_id, run_id IN (SELECT run_id FROM kept) AS kept FROM gone;
 
 -- name: stop_open
 -- Asks attempts to stop. A Stopping run keeps its place until its pod is gone.
@@ -334,9 +334,10 @@ SELECT (SELECT clock FROM installed) AS clock,
                WHERE r.state IN ('Claimed', 'Running', 'Stopping') AND r.pool IS NOT NULL) AS leased,
        ARRAY(SELECT asked.number
              FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
-             WHERE EXISTS (SELECT FROM live_runs r
-                           WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
-                             AND r.handler = asked.handler)) AS queued_for,
+             CROSS JOIN LATERAL (SELECT FROM live_runs r
+                                 WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
+                                   AND r.handler = asked.handler
+                                 LIMIT 1) AS there) AS queued_for,
        (SELECT coalesce(jsonb_agg(to_jsonb(p)), '[]') FROM pools p
         WHERE pool = ANY(%(known)s::text[]) AND deleted_at IS NULL) AS pools
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
