@@ -140,6 +140,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.at is not None
 
     @property
+    def spreads(self) -> bool:
+        """Whether jobs of this spec may fall due at different instants, by their ids or by when they were created."""
+        hashed = any("H" in schedule for schedule in (self.schedule or "", *self.schedules))
+        return hashed or self.every is not None or self.jitter_seconds > 0
+
+    @property
     def run_at(self) -> datetime | None:
         """The slot of a one-shot."""
         return _instant(self.at, "spec.at")

@@ -43,6 +43,7 @@ class Fire:
         self._db = db
         self._desk = desk or desks.Desk()
         self._file = file or limits.LimitsFile(None)
+        self._behind = False
 
     async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `most` means that little is left: what one
@@ -57,10 +58,13 @@ class Fire:
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
                 before = now - ANYBODYS_AFTER if anybodys else now
-                due = await rows.lock_due(connection, shards=shards, before=before, batch=most)
+                # while there is a backlog, what becomes due meanwhile does not wait for its end
+                newest = most // 2 if self._behind and not anybodys else 0
+                due = await rows.lock_due(connection, shards=shards, before=before, batch=most, newest=newest)
                 stopped = await pauses.at_limit(connection, due)
                 going = [job for job in due if job.job_id not in stopped]
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)
+        self._behind = len(due) >= most
         self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)
@@ -93,11 +97,19 @@ class _Batch:
     shown: list[rows.Shown] = dataclasses.field(default_factory=list)
     grouped: dict[uuid.UUID, str] = dataclasses.field(default_factory=dict)
     """The concurrency group of each run that has one."""
+    _decided: dict[tuple[str, datetime], firing.Firing] = dataclasses.field(default_factory=dict)
+    """What holds for every job of a spec and a next slot: most jobs of an installation share few of either."""
 
     def add(self, job: rows.DueJob, live: Sequence[admission.LiveRun], *, now: datetime, early: bool) -> None:
         """Decides over the due slots of one more job. What its spec raises leaves the batch as it was."""
         plan = specs.of(job.spec)
-        decided = firing.fire(plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live, now=now, early=early)
+        decided = self._decided.get((job.spec, job.next_slot_at))
+        if decided is None:
+            decided = firing.fire(
+                plan, origin=job.origin, next_slot_at=job.next_slot_at, live=live, now=now, early=early
+            )
+            if admission.places(plan) is None and not plan.spreads:
+                self._decided[job.spec, job.next_slot_at] = decided
         new = [_run(job, plan, slot) for slot in decided.slots]
         self.runs += new
         if plan.concurrency_group is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 
-class Assigned(msgspec.Struct, frozen=True):
+class Assigned(msgspec.Struct, frozen=True, gc=False):
     """An open attempt of a pool run. `payload` is JSON text; `worker` is None where a message carries the attempt."""
 
     run_id: uuid.UUID

@@ -18,7 +18,7 @@ from clockhand.store import shards as leases
 _CLAIMED = states.RunState.CLAIMED.value
 
 
-class DueJob(msgspec.Struct, frozen=True):
+class DueJob(msgspec.Struct, frozen=True, gc=False):
     """A locked row of `jobs`, with its spec as stored."""
 
     job_id: uuid.UUID
@@ -40,7 +40,7 @@ class DueJob(msgspec.Struct, frozen=True):
         return times.Origin(self.job_id, self.created_at)
 
 
-class NewRun(msgspec.Struct, frozen=True):
+class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run to insert; owner, labels, shard and spec come from the job's row. Time-outs are in seconds."""
 
     run_id: uuid.UUID
@@ -60,7 +60,7 @@ class NewRun(msgspec.Struct, frozen=True):
     """Its own, null included; unset: the spec's holds."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True, gc=False):
     """The first attempt of a run that goes to a worker with its insertion. `lease` is in seconds."""
 
     token: int
@@ -69,7 +69,7 @@ class Given(msgspec.Struct, frozen=True):
     lease: int
 
 
-class Made(msgspec.Struct, frozen=True):
+class Made(msgspec.Struct, frozen=True, gc=False):
     """A run that was inserted; the last two are of one that was given to a worker. `payload` is JSON text."""
 
     state: states.RunState
@@ -87,7 +87,7 @@ class NewSkip(msgspec.Struct, frozen=True):
     reason: states.SkipReason
 
 
-class Advance(msgspec.Struct, frozen=True):
+class Advance(msgspec.Struct, frozen=True, gc=False):
     """A job's new high-water mark and next slot (None: none comes), which may start `delay` later."""
 
     job_id: uuid.UUID
@@ -96,7 +96,7 @@ class Advance(msgspec.Struct, frozen=True):
     delay: timedelta = timedelta()
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """What the object of a job is to show: the newest instant that has just become a run; None: none has."""
 
     job_id: uuid.UUID
@@ -104,11 +104,15 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 async def lock_due(
-    connection: database.Connection, *, shards: Collection[int], before: datetime, batch: int
+    connection: database.Connection, *, shards: Collection[int], before: datetime, batch: int, newest: int = 0
 ) -> Sequence[DueJob]:
-    """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold."""
-    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch}
-    return [_due(row) for row in await database.fetch(connection, "firing.lock_due", parameters)]
+    """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold.
+
+    Those due for longest, but for up to `newest` that became due last: one of each shard.
+    """
+    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "newest": newest}
+    rows = await database.fetch(connection, "firing.lock_due", parameters)
+    return [_due(row) for row in ({row.job_id: row for row in rows}.values() if newest else rows)]
 
 
 async def lock_jobs(
