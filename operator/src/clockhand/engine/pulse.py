@@ -7,6 +7,7 @@ make it quicker and is never needed: what is true is in the rows.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Collection
@@ -30,7 +31,8 @@ _WHILE_QUEUED = 0.25
 _WHILE_AWAITED = 1.5
 """Workers wait for what others queue: together with the leases of the shards that is one query a second."""
 _ADMIT_EVERY = 5.0
-_FIRE_SECONDS = 2.0
+_FLOW_SLEEP = 0.03
+_FIRE_SECONDS = 1.0
 """In one pulse, so that a flood of due slots does not hold up retries and deadlines."""
 
 
@@ -158,9 +160,14 @@ class Pulse:
                 most = await self._desk.appetite(fire.BATCH)
                 batch = await self._steps.fire.run_once(self._held.holder().generations, most=most)
                 fired += batch
-                if batch < most:
+                if batch == most:
+                    await self.claim()
+                elif batch and self._steps.workers:
+                    await asyncio.sleep(
+                        _FLOW_SLEEP
+                    )  # more of a steady flow is due by then: no need to look at all else
+                else:
                     break
-                await self.claim()
         if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:
             fired += await self._steps.fire.run_once(ids.EVERY_SHARD, anybodys=True)
         return fired
