@@ -17,7 +17,9 @@ SLOTS_SKIPPED = Counter("clockhand_slots_skipped_total", "Slots that did not run
 RUNS_CLAIMED = Counter("clockhand_runs_claimed_total", "Attempts claimed")
 RUNS_ENDED = Counter("clockhand_runs_ended_total", "Runs that are over", ("state",))
 LATENESS = Histogram(
-    "clockhand_lateness_seconds", "From a run's scheduled instant to the acceptance of its first pod", buckets=_LATENESS
+    "clockhand_lateness_seconds",
+    "From a run's scheduled instant to the acceptance of its first pod, or until a worker is given it",
+    buckets=_LATENESS,
 )
 STALE_WRITES = Counter("clockhand_stale_writes_total", "Writes refused since a newer token or shard holder exists")
 LEASES_LAPSED = Counter("clockhand_leases_lapsed_total", "Attempts ended since their worker fell silent")
@@ -29,7 +31,9 @@ JOBS_PAUSED = Counter("clockhand_jobs_paused_total", "Jobs paused after as many 
 OBJECTS_EXPIRED = Counter("clockhand_objects_expired_total", "Objects of one-shots deleted when their time was over")
 CLOCK_PAUSED = Gauge("clockhand_clock_paused", "1 while the database's clock has jumped and firing waits, else 0")
 CLOCK_STEP = Gauge("clockhand_clock_step_seconds", "By how much the database's clock has jumped, until that is settled")
-LIMITS_STALE = Gauge("clockhand_limits_stale", "1 while the file of limits cannot be used and older limits hold, else 0")
+LIMITS_STALE = Gauge(
+    "clockhand_limits_stale", "1 while the file of limits cannot be used and older limits hold, else 0"
+)
 LOOP_ERRORS = Counter("clockhand_loop_errors_total", "Loop steps that failed and will be tried again", ("loop",))
 PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server accepted")
 PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
