@@ -71,6 +71,7 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("workerpools", "after"): "uuid",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
+    ("firing", "newest"): "int",
 }
 
 
@@ -137,7 +138,10 @@ class Scene:
 
 
 async def _lock_due(scene: Scene) -> None:
-    await fire_rows.lock_due(scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH)
+    for newest in (0, BATCH // 2):
+        await fire_rows.lock_due(
+            scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH, newest=newest
+        )
 
 
 async def _lock_jobs(scene: Scene) -> None:

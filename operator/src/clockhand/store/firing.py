@@ -112,7 +112,7 @@ async def lock_due(
     """
     parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "newest": newest}
     rows = await database.fetch(connection, "firing.lock_due", parameters)
-    return [_due(row) for row in ({row.job_id: row for row in rows}.values() if newest else rows)]
+    return [_due(row) for row in rows]
 
 
 async def lock_jobs(

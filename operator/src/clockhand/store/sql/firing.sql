@@ -1,22 +1,38 @@
 -- name: lock_due
 -- Due jobs of the given shards: one index probe a shard, and of each shard with due jobs about as many as of any other, so
--- that a long backlog in one costs the others nothing.
+-- that a long backlog in one costs the others nothing. Some of them are those that became due last, one a shard:
+-- who has few jobs does not wait for the end of a backlog in the same shard.
 WITH busy AS MATERIALIZED (
     SELECT mine.shard
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
-    CROSS JOIN LATERAL (SELECT FROM jobs WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s LIMIT 1) AS any_due)
+    CROSS JOIN LATERAL (SELECT FROM jobs WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s LIMIT 1) AS any_due),
+newest AS MATERIALIZED (
+    SELECT due.*
+    FROM busy
+    CROSS JOIN LATERAL (
+        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
+        FROM jobs
+        WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s
+        ORDER BY next_run_at DESC
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED) AS due
+    LIMIT %(newest)s),
+oldest AS MATERIALIZED (
+    SELECT due.*
+    FROM busy
+    LEFT JOIN newest USING (shard)
+    CROSS JOIN LATERAL (
+        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
+        FROM jobs
+        WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s AND jobs.job_id IS DISTINCT FROM newest.job_id
+        ORDER BY next_run_at
+        LIMIT (SELECT greatest(ceil(%(batch)s::float / count(*)), 16)::bigint FROM busy)
+        FOR UPDATE SKIP LOCKED) AS due
+    LIMIT (SELECT %(batch)s - count(*) FROM newest))
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
        due.pool, due.handler, job_specs.spec::text AS spec
-FROM busy
-CROSS JOIN LATERAL (
-    SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
-    FROM jobs
-    WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s
-    ORDER BY next_run_at
-    LIMIT (SELECT greatest(ceil(%(batch)s::float / count(*)), 16)::bigint FROM busy)
-    FOR UPDATE SKIP LOCKED) AS due
-JOIN job_specs USING (spec_id)
-LIMIT %(batch)s;
+FROM (TABLE newest UNION ALL TABLE oldest) AS due
+JOIN job_specs USING (spec_id);
 
 -- name: lock_jobs
 -- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
