@@ -102,7 +102,8 @@ def start_slow(kubectl: Kubectl, stem: str) -> list[str]:
     for name in names:
         runs.start(kubectl, "slow", name)
     for name in names:
-        runs.wait_state(kubectl, name, "Running")
+        # Running is told with a heartbeat, which may be half a minute away
+        runs.wait_state(kubectl, name, "Claimed", "Running")
     return names
 
 
