@@ -9,8 +9,7 @@ import hashlib
 import re
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tests.faults.trigger import Trigger
 
@@ -114,8 +113,8 @@ def _split_advance(trigger: Trigger) -> None:
         behind.extend(moves)
         await move_mark(connection, moves)
 
-    async def split(self: fire.Fire, shards: Any, *, anybodys: bool = False) -> int:
-        count = await run_once(self, shards, anybodys=anybodys)
+    async def split(self: fire.Fire, shards: Collection[int], *, most: int = fire.BATCH, anybodys: bool = False) -> int:
+        count = await run_once(self, shards, most=most, anybodys=anybodys)
         moves = list(behind)
         behind.clear()
         if moves:
