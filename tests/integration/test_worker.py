@@ -130,6 +130,24 @@ async def test_a_failure_is_recorded_with_its_log(
     assert (row.log is None) == (attempt[3] is None)
 
 
+async def test_reports_that_are_large_together_go_in_several_requests(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    """Twenty logs of 64 KiB, each six times that in JSON: a request may have 1 MiB."""
+    async with db.transaction() as connection:
+        plan = jobs.pooled(handler="loud", retry=spec.Retry(max_attempts=1))
+        loud = await jobs.make_jobs(connection, 20, job=plan, name="loud")
+        for job in loud:
+            await jobs.make_run(connection, job, S.QUEUED)
+    async with worker_process.working(api.url, secret, tmp_path, concurrency="20") as worker:
+        rows = await ended(db, *[job.name for job in loud])
+        assert "report_not_understood" not in worker.log()
+    assert {row[:3] for row in rows.values()} == {("Dead", "AttemptsUsed", 1)}
+    async with db.transaction() as connection:
+        sizes = await jobs.query(connection, "SELECT reason, length(log_tail) > 65000 FROM attempts")
+    assert sizes == [("LookupError", True)] * 20
+
+
 def write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 

@@ -72,6 +72,13 @@ async def null(run: Run) -> str:
     return "\0"
 
 
+@worker.handler("loud")
+async def loud(run: Run) -> None:
+    """Fails after more than a log keeps, in characters that JSON makes long."""
+    print("\x01" * 70_000)
+    raise LookupError
+
+
 @worker.handler("wait")
 async def wait(run: Run) -> str:
     """Until it is told to go on, or is ended."""

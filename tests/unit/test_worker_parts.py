@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import attempts as made
 
+from clockhand import errors
 from clockhand.domain import protocol
-from clockhand.worker import attempts, outcomes, processes, runner, sdk, tail
+from clockhand.worker import attempts, client, config, outcomes, processes, runner, sdk, tail
 from clockhand.worker.attempts import Ending
 
 NO_LEASE = pytest.raises(asyncio.CancelledError)
@@ -236,3 +239,48 @@ def test_a_record_that_goes_to_a_routed_stream_is_kept_once() -> None:
             tail.current.set(None)
             logging.root.removeHandler(handler)
     assert kept.text() == "once\n"
+
+
+def test_a_token_is_read_again_where_it_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    file = tmp_path / "token"
+    file.write_text("old\n", encoding="utf-8")
+    credential = client.Credential(config.Settings(pool="a/b", worker_name="one", token_file=str(file)))
+    assert credential.header() == {"Authorization": "Bearer old"}
+    file.write_text("new", encoding="utf-8")
+    now += 10
+    assert credential.header() == {"Authorization": "Bearer new"}
+    file.unlink()
+    now += 10
+    with pytest.raises(errors.Refused, match="the token file cannot be read"):
+        credential.header()
+
+
+@given(failed=st.integers(1, 1000), asked=st.none() | st.floats(0, 3600))
+def test_pauses_grow_and_keep_to_what_was_asked(failed: int, asked: float | None) -> None:
+    wait = client.pause(failed, errors.Unavailable("", retry_after=asked))
+    assert 0.05 <= wait <= max(10.0, 1.2 * (asked or 0))
+    assert wait >= (asked or 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.InvalidInput),
+        (413, errors.InvalidInput),
+        (422, errors.InvalidInput),
+        (401, errors.Refused),
+        (403, errors.Refused),
+        (404, errors.Refused),
+        (302, errors.Refused),
+        (408, errors.Unavailable),
+        (429, errors.Unavailable),
+        (500, errors.Unavailable),
+        (503, errors.Unavailable),
+    ],
+)
+def test_an_answer_says_what_to_do_next(status: int, kind: type[errors.ClockhandError]) -> None:
+    error = client._error("claim", status, {"Retry-After": "7"})
+    assert type(error) is kind
+    assert getattr(error, "retry_after", 7) == 7
