@@ -336,6 +336,42 @@ async def test_a_claim_whose_answer_was_lost_is_answered_again(
         assert worker.effects() == ["email-send-00000 1 sent"]
 
 
+async def test_what_a_worker_never_began_is_given_back(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    """The answer to its last claim is on the way when it is told to stop."""
+    async with through_a_wire(api, secret, tmp_path) as (wire, worker):
+        await until_waiting(api)
+        wire.clog()
+        await queued(db, "email.send")
+        await until_claimed(db)
+        worker.send(signal.SIGTERM)
+        await until_logged(worker, "worker_stops")
+        wire.clear()
+        assert await worker.ended() == 0
+        assert worker.effects() == []
+    async with db.transaction() as connection:
+        left = await jobs.query(connection, "SELECT state, failures, disruptions, worker FROM live_runs")
+    assert left == [("Queued", 0, 0, None)]
+
+
+async def test_a_worker_takes_no_more_than_it_has_places_for(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    async with db.transaction() as connection:
+        waiting = await jobs.make_jobs(connection, 5, job=jobs.pooled(handler="wait"), name="wait")
+        for job in waiting:
+            await jobs.make_run(connection, job, S.QUEUED)
+    async with worker_process.working(api.url, secret, tmp_path, concurrency="2") as worker:
+        await worker.until(lambda effects: len(effects) >= 2)
+        async with db.transaction() as connection:
+            assert await jobs.one(connection, "SELECT count(*) FROM live_runs WHERE state = 'Queued'") == 3
+        assert len(worker.effects()) == 2
+        worker.tell("go")
+        rows = await ended(db, *[job.name for job in waiting])
+    assert {row[:3] for row in rows.values()} == {("Succeeded", None, 1)}
+
+
 async def until_waiting(api: workers_api.Served) -> None:
     await worker_process.until(lambda: bool(api.pools.desk.sitting(jobs.POOL)))
 
