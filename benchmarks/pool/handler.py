@@ -6,6 +6,7 @@ with the peers; the lateness of each run goes with it.
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
 from typing import NoReturn
@@ -21,15 +22,15 @@ worker = Worker(pool="bench/jobs")
 class _Noticed:
     def __init__(self) -> None:
         self.first = 0.0
-        self.late: list[float] = []
+        self.late: collections.deque[float] = collections.deque()
 
     def tell(self) -> NoReturn:
         handled = 0
         while True:
             time.sleep(_TELL_EVERY_SECONDS)
-            if self.late:
-                late, self.late = self.late, []
-                handled += len(late)
+            if count := len(self.late):
+                handled += count
+                late = [self.late.popleft() for _ in range(count)]
                 told = {"at": time.time(), "first": self.first, "handled": handled, "late": late}
                 print(msgspec.json.encode(told).decode(), flush=True)
 
