@@ -59,7 +59,7 @@ class Claims:
                 handlers=tuple(self._handlers),
                 max=free,
                 wait_seconds=wait,
-                held=tuple(self._attempts.listed()),
+                held=tuple(self._attempts.listed()[: protocol.MAX_RUNS]),
             )
             began = self._attempts.clock()
             brought = await self._claim(request)

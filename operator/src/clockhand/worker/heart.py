@@ -124,12 +124,12 @@ class Heart:
 
     async def _renew(self) -> None:
         held = self._attempts.listed()
-        if not held:
-            return
-        sent = self._attempts.clock()
-        request = protocol.HeartbeatRequest(worker=self._settings.worker_name, held=tuple(held))
         patience = min(_LONGEST_PATIENCE, self._rhythm.heartbeat)
-        self._follow(await self._api.heartbeat(request, patience=patience), sent)
+        for first in range(0, len(held), protocol.MAX_RUNS):  # one request, but for what is about to be given back
+            part = tuple(held[first : first + protocol.MAX_RUNS])
+            sent = self._attempts.clock()
+            request = protocol.HeartbeatRequest(worker=self._settings.worker_name, held=part)
+            self._follow(await self._api.heartbeat(request, patience=patience), sent)
 
     def _follow(self, answer: protocol.HeartbeatAnswer, sent: float) -> None:
         self._rhythm.follow(answer)
