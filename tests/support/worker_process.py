@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support import generated
@@ -28,6 +29,10 @@ class Running:
         with contextlib.suppress(FileNotFoundError):
             return (self._folder / "effects").read_text(encoding="utf-8").splitlines()
         return []
+
+    def acted_at(self) -> datetime:
+        """When its handlers did something last."""
+        return datetime.fromtimestamp((self._folder / "effects").stat().st_mtime, UTC)
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
