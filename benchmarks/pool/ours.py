@@ -54,7 +54,7 @@ _FILL = (
 class Clockhand:
     """Jobs that fall due over `spread` seconds from the instant on, or at its full seconds alone."""
 
-    concurrency: int = 500
+    concurrency: int = 1_000
     spread: float = 1.0
     aligned: bool = False
     distinct: int = 1_000

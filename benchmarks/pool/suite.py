@@ -28,7 +28,7 @@ class Settings:
     rate: int = 1_000
     """Runs a second, where lateness is measured."""
     seconds: float = 30.0
-    concurrency: int = 500
+    concurrency: int = 1_000
     peers: tuple[str, ...] = tuple(peer.name for peer in contenders.PEERS)
     quick: bool = False
     """Too short to measure anything: to see that it works."""
