@@ -9,7 +9,6 @@ moved. Jobs are also spread over the shards evenly, which the product leaves to 
 from __future__ import annotations
 
 import abc
-import asyncio
 import contextlib
 import shutil
 import subprocess
@@ -17,42 +16,23 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import yaml
-from psycopg import rows
-from tests.faults.checker import Due
+from tests.faults import ground
 from tests.faults.recorder import Recorder
 from tests.faults.replicas import Crew, clean_environment, wait_for
 from tests.support import etcd, kubeapi, light, objects, postgres
 
-from clockhand.domain import ids, states
-from clockhand.engine import requests
-from clockhand.store import database
+from clockhand.domain import ids
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
 NAMESPACE = "faults"
 
 _KNOWN = "SELECT name, job_id FROM jobs WHERE owner = %s AND name = ANY(%s) AND next_slot_at IS NOT NULL"
-_SPREAD = """
-WITH spread AS (UPDATE jobs SET shard = n.shard FROM unnest(%(jobs)s::uuid[], %(shards)s::int[]) AS n (job_id, shard)
-                WHERE jobs.job_id = n.job_id RETURNING jobs.job_id, jobs.shard)
-UPDATE job_status SET shard = spread.shard FROM spread WHERE job_status.job_id = spread.job_id
-"""
-_MAKE_DUE = """
-WITH instant AS (
-    SELECT coalesce(%(at)s::timestamptz, date_trunc('milliseconds', clock_timestamp()) - interval '5 milliseconds') AS at)
-UPDATE jobs SET next_slot_at = instant.at, next_run_at = instant.at FROM instant
-WHERE job_id = ANY(%(jobs)s) AND next_run_at > now() AND last_slot_at < instant.at
-RETURNING job_id, next_slot_at
-"""
-_OPEN = "SELECT count(*) FROM live_runs WHERE job_id = ANY(%s)"
-_PENDING = "SELECT count(*) FROM jobs WHERE job_id = ANY(%s) AND next_run_at <= now()"
 _HELD = "SELECT count(*) FROM shard_leases WHERE holder = %s AND expires_at > now()"
 _ONE_SHARD = "SELECT holder, max(shard) FROM shard_leases WHERE holder = ANY(%s) AND expires_at > now() GROUP BY holder"
 _RUNNING = """
@@ -95,19 +75,10 @@ def _command(outcome: str) -> str:
     return {"succeed": "exit 0", "hang": "sleep 3600 & wait $!", "exit": f"exit {code}"}[kind]
 
 
-@dataclass
-class Fleet:
-    """Some jobs that are known to the database, and everything that they were made due for."""
-
-    plans: dict[uuid.UUID, Plan]
-    due: list[Due] = field(default_factory=list)
-
-    @property
-    def ids(self) -> list[uuid.UUID]:
-        return list(self.plans)
+Fleet = ground.Fleet[Plan]
 
 
-class Stage(abc.ABC):
+class Stage(ground.Ground, abc.ABC):
     """What a fault needs of any cluster: its API, the record of its pods, a database, and replicas to hurt.
 
     `url` is the database of the replicas, which differs from one mutant to the next.
@@ -117,13 +88,12 @@ class Stage(abc.ABC):
     settle_seconds = 90.0
 
     def __init__(self, api: kubeapi.KubeApi, kubeconfig: Path, recorder: Recorder, directory: Path) -> None:
+        super().__init__()
         self.api = api
         self.kubeconfig = kubeconfig
         self.recorder = recorder
         self.directory = directory
-        self.url = ""
         self.crew: Crew
-        self._manual = 0
         self.known_crashes: set[str] = set()
 
     @property
@@ -185,25 +155,6 @@ class Stage(abc.ABC):
 
         wait_for(f"{path} to be deleted", gone)
 
-    def make_due(self, fleet: Fleet, *, at: datetime | None = None, manual: bool = True) -> list[Due]:
-        """Makes an instant due for each job that has none due, and asks for one manual run; returns what is new.
-
-        The instant is `at`, or a few milliseconds ago.
-        """
-        found = self._asked(_MAKE_DUE, {"at": at, "jobs": fleet.ids})
-        new = [self._due(fleet, row.job_id, row.next_slot_at) for row in found]
-        if manual:
-            new.append(asyncio.run(self._ask_for_run(fleet)))
-        fleet.due += new
-        return new
-
-    def open_work(self, fleet: Fleet) -> int:
-        """Slots that are due and runs that are not over."""
-        return self._count(_OPEN, fleet.ids) + self._count(_PENDING, fleet.ids)
-
-    def pending(self, fleet: Fleet) -> int:
-        return self._count(_PENDING, fleet.ids)
-
     def running(self, fleet: Fleet) -> list[Any]:
         """Runs that are stored as Running: run_id, job_name, attempt, pod_uid, and who holds their shard."""
         return self.query(_RUNNING, fleet.ids)
@@ -211,18 +162,6 @@ class Stage(abc.ABC):
     def held_by(self, name: str) -> int:
         """How many shards a replica holds."""
         return self._count(_HELD, name)
-
-    def query(self, statement: str, *parameters: Any) -> list[Any]:
-        """The rows that a statement returns, as named tuples."""
-        return self._asked(statement, parameters)
-
-    def _asked(self, statement: str, parameters: Any) -> list[Any]:
-        with psycopg.connect(self.url, row_factory=rows.namedtuple_row) as connection:
-            return connection.execute(statement.encode(), parameters).fetchall()
-
-    def _count(self, statement: str, parameter: Any) -> int:
-        count: int = self.query(statement, parameter)[0][0]
-        return count
 
     def _known(self, plans: Sequence[Plan]) -> dict[uuid.UUID, Plan]:
         by_name = {plan.name: plan for plan in plans}
@@ -236,29 +175,6 @@ class Stage(abc.ABC):
         places = [held.get((*names, "")[n % (len(names) + 1)]) for n in range(len(jobs))]
         step = ids.SHARDS / len(jobs)
         self._place(jobs, [int(n * step) if place is None else place for n, place in enumerate(places)])
-
-    def _spread(self, job_ids: Sequence[uuid.UUID]) -> None:
-        step = ids.SHARDS / len(job_ids)
-        self._place(job_ids, [int(number * step) for number in range(len(job_ids))])
-
-    def _place(self, job_ids: Sequence[uuid.UUID], shards: Sequence[int]) -> None:
-        with psycopg.connect(self.url) as connection:
-            connection.execute(_SPREAD, {"jobs": list(job_ids), "shards": list(shards)})
-
-    def _due(self, fleet: Fleet, job_id: uuid.UUID, at: Any) -> Due:
-        plan = fleet.plans[job_id]
-        return Due(job_id, at, plan.failing, plan.attempts)
-
-    async def _ask_for_run(self, fleet: Fleet) -> Due:
-        self._manual += 1
-        job_id = fleet.ids[self._manual % len(fleet.ids)]
-        plan, name = fleet.plans[job_id], f"manual-{self._manual}"
-        connection: Any = await psycopg.AsyncConnection.connect(self.url, row_factory=rows.namedtuple_row)
-        async with connection:
-            now = await database.now(connection)
-            owner = f"k8s/{self.namespace}"
-            await requests.request_run(connection, owner=owner, job_name=plan.name, name=name, actor="test", now=now)
-        return Due(job_id, now, plan.failing, plan.attempts, states.RunKind.MANUAL.value, name)
 
 
 class Arena(Stage):
@@ -283,7 +199,7 @@ class Arena(Stage):
         """A new database, changed by statements, with a crew of its own; both are gone afterwards."""
         name = self._server.new_database()
         self.url = self._server.url(name)
-        _migrate(self.url)
+        migrate(self.url)
         for change in changes:
             self._server.execute(change, database=name)
         directory = self.directory / name
@@ -344,6 +260,7 @@ def _define(api: kubeapi.KubeApi) -> None:
     api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
 
-def _migrate(url: str) -> None:
+def migrate(url: str) -> None:
+    """Makes the schema in an empty database."""
     environment = {**clean_environment(), "CLOCKHAND_DATABASE_URL": url}
     subprocess.run([sys.executable, "-m", "clockhand", "migrate"], check=True, env=environment, capture_output=True)

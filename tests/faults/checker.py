@@ -72,17 +72,18 @@ class Story:
 
 def unsettled(due: Sequence[Due], tables: Tables) -> int:
     """How many targets have no answer yet: no run, no skip, or a run that is not over."""
-    over = {_target(run) for run in tables.runs if not run.live}
+    over = {target_of(run) for run in tables.runs if not run.live}
     return sum(one.target not in over and not _skipped(one, tables) for one in due)
 
 
 def violations(due: Sequence[Due], tables: Tables, pods: Sequence[Pod], excuses: Excuses) -> list[str]:
     """Every broken rule as one line: its name, a colon, and the story."""
-    return [*_of_targets(due, tables), *_of_pods(tables, pods), *_of_runs(due, tables, pods, excuses)]
+    return [*of_targets(due, tables), *_of_pods(tables, pods), *_of_runs(due, tables, pods, excuses)]
 
 
-def _of_targets(due: Sequence[Due], tables: Tables) -> Iterator[str]:
-    rows = Counter(_target(run) for run in tables.runs)
+def of_targets(due: Sequence[Due], tables: Tables) -> Iterator[str]:
+    """The rules about rows: each thing that was due has one, and nothing else has any."""
+    rows = Counter(target_of(run) for run in tables.runs)
     expected = {one.target for one in due}
     for one in due:
         if rows[one.target] == 0 and not _skipped(one, tables):
@@ -109,7 +110,7 @@ def _of_runs(due: Sequence[Due], tables: Tables, pods: Sequence[Pod], excuses: E
         broken = [
             *_broken_state(story),
             *_broken_counts(story, excuses),
-            *_broken_log(story),
+            *broken_log(story.changes, story.run),
             *_broken_pods(story, excuses),
         ]
         yield from (f"{rule}: {story}" for rule in broken)
@@ -151,9 +152,9 @@ def _broken_counts(story: Story, excuses: Excuses) -> Iterator[str]:
         yield "attempt-burnt"
 
 
-def _broken_log(story: Story) -> Iterator[str]:
+def broken_log(changes: Sequence[str], run: Run) -> Iterator[str]:
     """The change log is a history of its own: it must be one legal walk from nothing to one end."""
-    walk = [states.RunState(state) for state in story.changes]
+    walk = [states.RunState(state) for state in changes]
     if not walk:
         yield "no-change-log"
         return
@@ -162,10 +163,10 @@ def _broken_log(story: Story) -> Iterator[str]:
     )
     if not legal:
         yield "illegal-transition"
-    if sum(state.is_over for state in walk) > 1 or walk[-1] != story.run.state:
+    if sum(state.is_over for state in walk) > 1 or walk[-1] != run.state:
         yield "wrong-change-log"
-    claims = [new for old, new in _pairs(walk) if new is states.RunState.CLAIMED and old is not new]
-    if len(claims) != story.run.attempt:
+    claims = [new for old, new in _pairs([None, *walk]) if new is states.RunState.CLAIMED and old is not new]
+    if len(claims) != run.attempt:
         yield "wrong-claims"
 
 
@@ -189,7 +190,7 @@ def stories(due: Sequence[Due], tables: Tables, pods: Sequence[Pod]) -> Iterator
     for run_id, state in tables.changes:
         changes[run_id].append(state)
     for run in tables.runs:
-        if (one := expected.get(_target(run))) is not None:
+        if (one := expected.get(target_of(run))) is not None:
             yield Story(one, run, of_run[str(run.run_id)], outcomes[run.run_id], changes[run.run_id])
 
 
@@ -197,7 +198,8 @@ def _pairs(walk: Sequence[T]) -> list[tuple[T, T]]:
     return list(itertools.pairwise(walk))
 
 
-def _target(run: Run) -> Target:
+def target_of(run: Run) -> Target:
+    """What a run is for."""
     return (run.job_id, run.scheduled_at, run.kind, run.key)
 
 

@@ -11,15 +11,18 @@ import psycopg
 from psycopg import rows
 
 _RUNS = """
-SELECT run_id, job_id, kind::text, key, scheduled_at, state::text, reason, attempt, failures, disruptions, pod_uid, live
-FROM (SELECT run_id, job_id, kind, key, scheduled_at, state, reason, attempt, failures, disruptions, pod_uid, true AS live
+SELECT run_id, job_id, kind::text, key, scheduled_at, state::text, reason, attempt, failures, disruptions, pod_uid, live,
+       token, worker
+FROM (SELECT run_id, job_id, kind, key, scheduled_at, state, reason, attempt, failures, disruptions, pod_uid, true AS live,
+             token, worker
       FROM live_runs WHERE job_id = ANY(%(jobs)s)
       UNION ALL
-      SELECT run_id, job_id, kind, key, scheduled_at, state, reason, attempt, failures, disruptions, pod_uid, false
+      SELECT run_id, job_id, kind, key, scheduled_at, state, reason, attempt, failures, disruptions, pod_uid, false,
+             token, worker
       FROM run_history WHERE job_id = ANY(%(jobs)s)) AS both_tables
 """
 _ATTEMPTS = """
-SELECT run_id, attempt, outcome, reason, exit_code FROM attempts
+SELECT run_id, attempt, outcome, reason, exit_code, token, ended_at FROM attempts
 WHERE run_id = ANY(%(runs)s)
 """
 _SKIPS = "SELECT job_id, first_at, last_at, count FROM skips WHERE job_id = ANY(%(jobs)s)"
@@ -47,6 +50,8 @@ class Run:
     disruptions: int
     pod_uid: uuid.UUID | None
     live: bool
+    token: int | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,9 @@ class Attempt:
     outcome: str
     reason: str
     exit_code: int | None
+    token: int | None = None
+    """Of one whose end a worker has reported."""
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True)

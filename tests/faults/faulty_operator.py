@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from pathlib import Path
 
 from kubernetes.aio import client, config  # noqa: F401  as above
 from tests.faults import mutations, points
-from tests.faults.trigger import Shot, Trigger
+from tests.faults.trigger import Trigger, armed_from_outside
 
 from clockhand import cli
 from clockhand.controller import duty, watch  # noqa: F401  imported before `go`: it is what takes time
@@ -30,18 +29,11 @@ def main() -> None:
     trigger = Trigger(Path(sys.argv[1]))
     points.install(trigger)
     mutations.install(sys.argv[2:], trigger)
-    _quicken()
-    if sys.stdin.readline().strip() != "go":
+    if not armed_from_outside(trigger):
         return
-    threading.Thread(target=_listen, args=(trigger,), daemon=True).start()
+    _quicken()
     sys.argv[1:] = ["operator"]
     cli.clockhand()
-
-
-def _listen(trigger: Trigger) -> None:
-    for line in sys.stdin:
-        trigger.arm(Shot.read(line))
-    os._exit(0)  # the harness is gone
 
 
 def _quicken() -> None:

@@ -59,7 +59,8 @@ def install(names: Sequence[str], trigger: Trigger) -> None:
         _MUTATIONS[name](trigger)
 
 
-def _rewrite(changed: Mapping[str, str]) -> None:
+def rewrite(changed: Mapping[str, str]) -> None:
+    """Has this process use other texts for some named queries."""
     texts = {**queries.all_queries(), **changed}
     queries.all_queries = lambda: texts  # type: ignore[assignment]
 
@@ -70,7 +71,7 @@ def _without(pattern: re.Pattern[str], names: Sequence[str]) -> None:
         changed[name], count = pattern.subn("", queries.sql(name))
         if not count:
             raise LookupError(f"{name} has no {pattern.pattern}: the mutation is out of date")
-    _rewrite(changed)
+    rewrite(changed)
 
 
 def _no_mark(_: Trigger) -> None:
@@ -78,14 +79,14 @@ def _no_mark(_: Trigger) -> None:
     text = queries.sql("firing.insert_runs")
     if _MARK.strip() not in text:
         raise LookupError("firing.insert_runs has no check of the high-water mark: the mutation is out of date")
-    _rewrite({"firing.insert_runs": text.replace(_MARK.strip(), "")})
+    rewrite({"firing.insert_runs": text.replace(_MARK.strip(), "")})
 
 
 def _no_token(_: Trigger) -> None:
     """A write about an attempt that is over changes its successor."""
     _without(_TOKEN, _GUARDED_BY_TOKEN)
     lock = queries.sql("runs.lock_open")
-    _rewrite({"runs.lock_open": lock.replace("r.disruptions, r.token,", "r.disruptions, n.token,")})
+    rewrite({"runs.lock_open": lock.replace("r.disruptions, r.token,", "r.disruptions, n.token,")})
 
 
 def _no_generation(_: Trigger) -> None:
@@ -105,7 +106,7 @@ def _random_names(_: Trigger) -> None:
 
 def _split_advance(trigger: Trigger) -> None:
     """The job's next slot is moved on in a second transaction, after the one that made the runs."""
-    _rewrite({"firing.advance": _MOVE_MARK, "mutation.move_next": _MOVE_NEXT})
+    rewrite({"firing.advance": _MOVE_MARK, "mutation.move_next": _MOVE_NEXT})
     behind: list[firing.Advance] = []
     move_mark, run_once = firing.advance, fire.Fire.run_once
 

@@ -34,21 +34,21 @@ def install(trigger: Trigger) -> None:
 
 
 def _firing(trigger: Trigger) -> None:
-    _wrap(trigger, fire.Fire, "run_once", before="due-read", after="fired", when=_due)
-    _wrap(trigger, firing, "insert_runs", after="inserted", when=lambda _, made: bool(made))
-    _wrap(trigger, firing, "advance", before="unadvanced", after="advanced", when=_has("moves"))
+    wrap(trigger, fire.Fire, "run_once", before="due-read", after="fired", when=_due)
+    wrap(trigger, firing, "insert_runs", after="inserted", when=lambda _, made: bool(made))
+    wrap(trigger, firing, "advance", before="unadvanced", after="advanced", when=_has("moves"))
 
 
 def _claiming(trigger: Trigger) -> None:
-    _wrap(trigger, launch.Launch, "start", before="claimed", when=lambda given, _: bool(given["claims"]))
-    _wrap(trigger, runs, "promote", after="promoted", when=lambda _, count: bool(count))
+    wrap(trigger, launch.Launch, "start", before="claimed", when=lambda given, _: bool(given["claims"]))
+    wrap(trigger, runs, "promote", after="promoted", when=lambda _, count: bool(count))
 
 
 def _ending(trigger: Trigger) -> None:
-    _wrap(trigger, runs, "retry", after="retry-open", when=_has("items", "outcomes"))
-    _wrap(trigger, runs, "finish", after="finish-open", when=lambda _, rows: bool(rows))
-    _wrap(trigger, runs, "finish", after="death-open", when=lambda _, rows: any(row.state == "Dead" for row in rows))
-    _wrap(trigger, sweep.Sweep, "_delete", before="undeleted", after="deleted")
+    wrap(trigger, runs, "retry", after="retry-open", when=_has("items", "outcomes"))
+    wrap(trigger, runs, "finish", after="finish-open", when=lambda _, rows: bool(rows))
+    wrap(trigger, runs, "finish", after="death-open", when=lambda _, rows: any(row.state == "Dead" for row in rows))
+    wrap(trigger, sweep.Sweep, "_delete", before="undeleted", after="deleted")
 
 
 def _due(given: dict[str, Any], count: Any) -> bool:
@@ -60,7 +60,7 @@ def _has(*names: str) -> Condition:
     return lambda given, _: any(bool(given.get(name)) for name in names)
 
 
-def _wrap(
+def wrap(
     trigger: Trigger,
     owner: Any,
     name: str,
@@ -69,6 +69,7 @@ def _wrap(
     after: str = "",
     when: Condition = lambda given, result: True,
 ) -> None:
+    """Has `owner.name` pass the points `before` and `after` it, `when` what it is given and returns says so."""
     original: Wrapped = getattr(owner, name)
     signature = inspect.signature(original)
 

@@ -1,4 +1,4 @@
-"""Operator replicas as processes that the harness starts, arms, freezes and kills."""
+"""Operator replicas, API processes and workers as processes that the harness starts, arms, freezes and kills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,14 +32,16 @@ def wait_for(what: str, condition: Callable[[], T], *, seconds: float = 60.0) ->
 class Replica:
     """One process. It imports everything and then waits until `go`."""
 
-    def __init__(self, name: str, *, environment: dict[str, str], directory: Path, mutations: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, program: str, *, environment: dict[str, str], directory: Path, mutations: Sequence[str]
+    ) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
         self._report = directory / f"{name}.shots"
         self._report.touch()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.faulty_operator", str(self._report), *mutations],
+                [sys.executable, "-m", program, str(self._report), *mutations],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -51,8 +53,9 @@ class Replica:
     def pid(self) -> int:
         return self._process.pid
 
-    def go(self) -> None:
-        self._tell("go")
+    def go(self, settings: Mapping[str, str]) -> None:
+        """Lets it begin, with `settings` in its environment."""
+        self._tell(f"go {json.dumps(dict(settings))}")
 
     def arm(self, shot: Shot) -> None:
         self._tell(str(shot))
@@ -112,23 +115,30 @@ class Replica:
 class Crew:
     """All replicas of an arena; a spare one is always warming up, as half of a replica's start is its imports."""
 
-    def __init__(self, environment: dict[str, str], directory: Path, *, mutations: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        directory: Path,
+        *,
+        program: str = "tests.faults.faulty_operator",
+        kind: str = "replica",
+        mutations: Sequence[str] = (),
+    ) -> None:
         self._environment = environment
         self._directory = directory
+        self._program = program
+        self._kind = kind
         self._mutations = mutations
-        self._guard = guard.Guard(directory / "guarded")  # which removes it at the end, and the logs shall stay
+        self._guard = guard.Guard(directory / f"guarded-{kind}")  # which removes it at the end, and the logs shall stay
         self._number = 0
         self._spare: Replica | None = None
         self.all: list[Replica] = []
 
     def join(self, **environment: str) -> Replica:
-        """A replica that begins its work now. With `environment` it starts cold, with those settings."""
-        if environment:
-            replica = self._start(environment)
-        else:
-            replica = self._spare or self._start({})
-            self._spare = self._start({})
-        replica.go()
+        """A replica that begins its work now, with `environment` besides."""
+        replica = self._spare or self._start()
+        self._spare = self._start()
+        replica.go(environment)
         return replica
 
     def leave(self, replica: Replica) -> None:
@@ -144,11 +154,12 @@ class Crew:
     def crashes(self) -> list[str]:
         return [f"{replica.name}: {line}" for replica in self.all for line in replica.crashes()]
 
-    def _start(self, environment: dict[str, str]) -> Replica:
+    def _start(self) -> Replica:
         self._number += 1
         replica = Replica(
-            f"replica-{self._number}",
-            environment={**self._environment, **environment},
+            f"{self._kind}-{self._number}",
+            self._program,
+            environment=self._environment,
             directory=self._directory,
             mutations=self._mutations,
         )

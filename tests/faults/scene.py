@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +10,12 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.faults import wires
 from tests.faults.arena import Fleet, Stage
 from tests.faults.checker import Due, Excuses
 from tests.faults.replicas import Replica, wait_for
 from tests.faults.trigger import Shot
-from tests.support import kubeapi, objects, tcpproxy
+from tests.support import kubeapi, objects
 
 from clockhand.domain import ids, pods, states
 
@@ -136,37 +135,15 @@ class Scene:
         return True
 
 
-class Wire:
-    """A proxy before the API server, on an event loop of its own, and a kubeconfig that leads through it."""
+class Wire(wires.Wire):
+    """A wire to the API server, and a kubeconfig that leads through it."""
 
     def __init__(self, stage: Stage) -> None:
         address = urlsplit(stage.api.url)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._proxy = tcpproxy.TcpProxy(address.hostname or "", address.port or 0)
-        self._call(self._proxy.__aenter__())
-        self.kubeconfig = stage.directory / f"wire-{self._proxy.port}.kubeconfig"
+        super().__init__(address.hostname or "", address.port or 0)
+        self.kubeconfig = stage.directory / f"wire-{self.port}.kubeconfig"
         text = stage.kubeconfig.read_text()
-        self.kubeconfig.write_text(text.replace(stage.api.url, f"https://127.0.0.1:{self._proxy.port}"))
-
-    def hush(self) -> int:
-        """Silences the connections that are open now; returns how many."""
-
-        async def hush() -> int:
-            return self._proxy.hush()
-
-        count: int = self._call(hush())
-        return count
-
-    def close(self) -> None:
-        self._call(self._proxy.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        self.kubeconfig.write_text(text.replace(stage.api.url, f"https://127.0.0.1:{self.port}"))
 
 
 def volley(scene: Scene, shots: Sequence[Shot], *, seconds: float = 15.0) -> list[Replica]:

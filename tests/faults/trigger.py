@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -60,6 +61,25 @@ class Trigger:
                 self.arm(shot.then)
             os.write(self._report, f"{shot}\n".encode())
             _act(shot.action)
+
+
+def armed_from_outside(trigger: Trigger) -> bool:
+    """Waits for `go` on standard input, with settings for the environment; every further line arms one shot.
+
+    False where the harness ended before.
+    """
+    word, _, settings = sys.stdin.readline().strip().partition(" ")
+    if word != "go":
+        return False
+    os.environ.update(json.loads(settings))
+    threading.Thread(target=_listen, args=(trigger,), daemon=True).start()
+    return True
+
+
+def _listen(trigger: Trigger) -> None:
+    for line in sys.stdin:
+        trigger.arm(Shot.read(line))
+    os._exit(0)  # the harness is gone
 
 
 def _act(action: str) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from types import TracebackType
 
 
 class TcpProxy:
-    """Forwards bytes between a port of its own and a server; use it with `async with`."""
+    """Forwards bytes between a port of its own and a server; use it with `async with`.
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+    With `more_ports` each connection goes to one of several servers, as those behind a Service do: to any that takes it.
+    """
+
+    def __init__(self, host: str, port: int, *more_ports: int) -> None:
+        self._targets = [(host, one) for one in (port, *more_ports)]
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -75,7 +79,7 @@ class TcpProxy:
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # asyncio's streams would report a task of theirs that ends as cancelled
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            server_reader, server_writer = await asyncio.open_connection(*self._target)
+            server_reader, server_writer = await self._connect()
             self._writers |= {writer, server_writer}
             try:
                 await asyncio.gather(self._pump(reader, server_writer), self._pump(server_reader, writer, answers=True))
@@ -83,6 +87,13 @@ class TcpProxy:
                 self._writers -= {writer, server_writer}
                 self._silent -= {writer, server_writer}
                 server_writer.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        *others, last = random.sample(self._targets, len(self._targets))
+        for target in others:
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection(*target)
+        return await asyncio.open_connection(*last)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         while data := await reader.read(65536):
