@@ -1,7 +1,7 @@
 """Handlers for the pool `mailers`, as docs/workers.md explains them.
 
-    export CLOCKHAND_API_URL=http://localhost:8080 CLOCKHAND_POOL=team-a/mailers CLOCKHAND_TOKEN_FILE=token
-    PYTHONPATH=. CLOCKHAND_HANDLERS=mailers:worker clockhand worker
+export CLOCKHAND_API_URL=http://localhost:8080 CLOCKHAND_POOL=team-a/mailers CLOCKHAND_TOKEN_FILE=token
+PYTHONPATH=. CLOCKHAND_HANDLERS=mailers:worker clockhand worker
 """
 
 import asyncio

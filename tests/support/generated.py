@@ -92,8 +92,8 @@ def field_reference() -> str:
         *_table(columns, map(_field_row, fields.TABLE)),
         "## WorkerPool.spec",
         "",
-        "At most one of `image` and `template` is set, and `replicas` or `maxReplicas`. What Clockhand makes of it is told in",
-        "[worker pools](workerpools.md).",
+        "At most one of `image` and `template` is set, and `replicas` or `maxReplicas`. What Clockhand makes of it is told",
+        "in [worker pools](workerpools.md).",
         "",
         *_table(columns, map(_field_row, workerpool_fields.TABLE)),
     ]
