@@ -58,6 +58,20 @@ async def test_only_what_is_claimed_and_the_workers_own_is_given_again(db: datab
         assert [given.run_id for given in await give_again(connection, beat())] == [claimed]
 
 
+async def test_what_a_worker_drops_is_not_kept_for_it_for_ever(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        now = await database.now(connection)
+        job = await jobs.make_job(connection, jobs.pooled())
+        claimed_at = now - timedelta(seconds=LEASE)
+        dropped = await jobs.make_run(connection, job, S.CLAIMED, claimed_at=claimed_at, lease_until=now)
+        await connection.execute("UPDATE installation SET served_since = %s", [claimed_at])
+        assert await give_again(connection, beat()) == []
+        assert await lease_of(connection, dropped) == now
+        # while nobody could be asked, nobody could say what it has
+        await connection.execute("UPDATE installation SET served_since = %s", [now])
+        assert [given.run_id for given in await give_again(connection, beat())] == [dropped]
+
+
 async def _renew(connection: database.Connection, attempt: leases.Attempt) -> None:
     held = (attempt.run_id, attempt.token)
     beats = [leases.Beat(attempt.pool, attempt.worker or jobs.WORKER, LEASE, [held])]

@@ -51,7 +51,10 @@ async def renew(connection: database.Connection, beats: Sequence[Beat], *, now: 
 async def unlisted(
     connection: database.Connection, beats: Sequence[Beat], *, now: datetime, claimed_before: datetime
 ) -> Sequence[assigned.Assigned]:
-    """Gives again what these workers were given up to `claimed_before` and do not say they have: its lease begins anew."""
+    """Gives again what these workers were given up to `claimed_before` and do not say they have: its lease begins anew.
+
+    One lease after the claim it is left alone: a worker that drops what it is given would keep it from everybody.
+    """
     held = [attempt for beat in beats for attempt in beat.held]
     parameters = {
         "pools": [beat.pool for beat in beats],

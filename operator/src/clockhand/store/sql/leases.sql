@@ -26,12 +26,14 @@ SELECT pool, worker, run_id, token, stop_reason FROM kept;
 
 -- name: unlisted
 -- Attempts that workers were given and do not know of, since the answer was lost on its way. Given again, their leases
--- begin anew.
+-- begin anew, but not for ever: what is not known by then was dropped, and is for others once its lease is over.
 WITH lost AS MATERIALIZED (
     SELECT r.run_id, beat.lease
     FROM unnest(%(pools)s::text[], %(workers)s::text[], %(leases)s::int[]) AS beat (pool, worker, lease)
     JOIN live_runs r ON r.pool = beat.pool AND r.worker = beat.worker
+    CROSS JOIN installation
     WHERE r.state = 'Claimed' AND r.claimed_at <= %(claimed_before)s
+      AND greatest(r.claimed_at, installation.served_since) > %(now)s - make_interval(secs => beat.lease)
       AND NOT EXISTS (SELECT FROM unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[]) AS held (run_id, token)
                       WHERE held.run_id = r.run_id AND held.token = r.token)
     ORDER BY r.run_id
