@@ -61,14 +61,6 @@ Examples:
 """
 
 
-class _Logs(Protocol):
-    @property
-    def log_format(self) -> str: ...
-
-
-S = TypeVar("S", bound=_Logs)
-
-
 _REDRIVE_EXAMPLES = """
 \b
 Examples:
@@ -77,6 +69,15 @@ Examples:
   clockhand redrive --owner rest/acme --state Unknown --limit 100 -o json
   kubectl -n clockhand-system exec deploy/clockhand-operator -- clockhand redrive --owner k8s/team-a
 """
+
+
+class _Logs(Protocol):
+    @property
+    def log_format(self) -> str: ...
+
+
+S = TypeVar("S", bound=_Logs)
+_output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
 @click.group(epilog=_EXAMPLES)
@@ -103,10 +104,12 @@ def migrate(check: bool, after: bool, restored: bool) -> None:
 @click.option(
     "--confirm", is_flag=True, help="The clock is right: fire by it from now on, catching up as each job says."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@_output
 def clock(confirm: bool, output: str) -> None:
     """Say whether the database's clock is trusted, or by how much it jumped and until when firing waits."""
-    _run(functools.partial(_clock, confirm=confirm, output=output))
+    from clockhand.admin import clock as clocks
+
+    _run(functools.partial(clocks.tell, confirm=confirm, output=output, write=oneline.write))
 
 
 @clockhand.command()
@@ -139,9 +142,6 @@ def tokens() -> None:
 
     Workers of a WorkerPool in the cluster need none: they come with the token of their service account.
     """
-
-
-_output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
 @tokens.command("create", epilog=_TOKENS_EXAMPLES)
@@ -195,7 +195,9 @@ def redrive(output: str, **asked: Any) -> None:
 
     Each goes on with its next attempt, its failures forgotten. It may be broken off and called again.
     """
-    _run(functools.partial(_redrive, asked=asked, output=output))
+    from clockhand.admin import redrive as redriving
+
+    _run(functools.partial(redriving.tell, asked=redriving.Wanted(**asked), output=output, write=oneline.write))
 
 
 @clockhand.command(epilog=_WORKER_EXAMPLES)
@@ -217,33 +219,6 @@ def crds() -> None:
 
 clockhand.add_command(preview.preview)
 clockhand.add_command(convert.convert)
-
-
-async def _clock(settings: config.Settings, *, confirm: bool, output: str) -> None:
-    from clockhand.domain import clockstate
-    from clockhand.engine import clock as clocks
-    from clockhand.store import database, migrations
-
-    db = database.Database(settings.database_url, size=1, name="clock", options=settings.database_session_options)
-    await db.open()
-    try:
-        await migrations.check(db)
-        confirmed = await clocks.confirm(db) if confirm else None
-        state = await clocks.state(db)
-    finally:
-        await db.close()
-    told = clockstate.as_json if output == "json" else clockstate.as_text
-    oneline.write(f"{told(state, confirmed)}\n")
-
-
-async def _redrive(settings: config.Settings, *, asked: Mapping[str, Any], output: str) -> None:
-    from clockhand.admin import redrive
-
-    def tell(done: redrive.Done) -> None:
-        click.echo(f"clockhand: {done.redriven} so far", err=True)
-
-    done = await redrive.run(settings, redrive.Wanted(**asked), tell=tell)
-    oneline.write((redrive.as_json if output == "json" else redrive.as_text)(done))
 
 
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+import click
+
 from clockhand import config, errors
 from clockhand.domain import instants, limits, states
 from clockhand.engine import limits as limit_files
@@ -37,6 +39,16 @@ class Done:
     redriven: int = 0
     passed_over: int = 0
     dry_run: bool = False
+
+
+async def tell(settings: config.Settings, *, asked: Wanted, output: str, write: Callable[[str], None]) -> None:
+    """Redrives what is asked for, and `write`s what came of it; on stderr after each batch how far it is."""
+
+    def so_far(done: Done) -> None:
+        click.echo(f"clockhand: {done.redriven} so far", err=True)
+
+    done = await run(settings, asked, tell=so_far)
+    write((as_json if output == "json" else as_text)(done))
 
 
 async def run(settings: config.Settings, wanted: Wanted, *, tell: Callable[[Done], None]) -> Done:
