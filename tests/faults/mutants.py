@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tests.faults import evidence, mutations, runner
 from tests.faults.arena import Arena, Fleet, Plan
@@ -22,6 +22,15 @@ ROUNDS = 3
 HANGING = [Plan(f"hanging-{n}", "hang") for n in range(9)]
 _UNCLAIMED = "SELECT count(*) FROM live_runs WHERE job_id = ANY(%s) AND state <> 'Running'"
 _SECOND = "SELECT count(*) FROM live_runs WHERE run_id = ANY(%s) AND state = 'Running' AND attempt >= 2"
+
+
+class Named(Protocol):
+    """A trial: the harm, and the guard left `on`, empty for none."""
+
+    @property
+    def harm(self) -> str: ...
+    @property
+    def on(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Trial:
 class Outcome:
     """What came of a trial."""
 
-    trial: Trial
+    trial: Named
     hits: int
     harm: int
     crashes: list[str] = field(default_factory=list)
@@ -51,15 +60,18 @@ class Outcome:
         right = self.harm == 0 if self.trial.on else self.harm > 0
         return right and self.hits == ROUNDS and not self.crashes
 
+    def __str__(self) -> str:
+        verdict = "as it should be" if self.good else "WRONG"
+        return f"{self.trial.harm}, guard {self.trial.on or 'none'}: {self.hits} hits, {self.harm}, {verdict}"
+
     def row(self) -> dict[str, Any]:
         shown = {"harm": self.trial.harm, "guard": self.trial.on or "none", "hits": self.hits}
         return {**shown, "rounds": ROUNDS, "count": self.harm, "crashes": self.crashes, "good": self.good}
 
 
-def run(arena: Arena, only: Sequence[str] = (), *, say: Callable[[str], None]) -> list[Outcome]:
-    """Every trial, or those whose harm is named, each on a database and with replicas of its own."""
-    chosen = [trial for trial in TRIALS if not only or any(part in trial.harm for part in only)]
-    return [_try(arena, trial, say) for trial in chosen]
+def run(arena: Arena, trials: Sequence[Trial], *, say: Callable[[str], None]) -> list[Outcome]:
+    """Each on a database and with replicas of its own."""
+    return [_try(arena, trial, say) for trial in trials]
 
 
 def _try(arena: Arena, trial: Trial, say: Callable[[str], None]) -> Outcome:
@@ -72,9 +84,7 @@ def _try(arena: Arena, trial: Trial, say: Callable[[str], None]) -> Outcome:
             scene.end()
         crashes = [line[:2000] for line in arena.crew.crashes()]
     outcome = Outcome(trial, hits, harm, crashes)
-    say(
-        f"{trial.harm}, guard {trial.on or 'none'}: {hits} hits, {harm}, {'as it should be' if outcome.good else 'WRONG'}"
-    )
+    say(str(outcome))
     return outcome
 
 

@@ -27,7 +27,8 @@ class Result:
     wanted: int
     slots: int
     runs: int
-    pods: int
+    attempts: int
+    """Pods that were made, or beginnings at workers."""
     violations: list[str] = field(default_factory=list)
 
     @property
