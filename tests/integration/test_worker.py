@@ -336,6 +336,23 @@ async def test_a_claim_whose_answer_was_lost_is_answered_again(
         assert worker.effects() == ["email-send-00000 1 sent"]
 
 
+async def test_what_nobody_remembers_of_a_lost_answer_comes_with_a_heartbeat(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    """Another process gave it to the worker, which is known and has nothing here."""
+    await short_leases(db, seconds=60)
+    async with through_a_wire(api, secret, tmp_path) as (wire, worker):
+        await until_waiting(api)
+        wire.cut()
+        await until_logged(worker, '"claim"')
+        async with db.transaction() as connection:
+            job = await jobs.make_job(connection, jobs.pooled(handler="email.send"), name="email-send")
+            await jobs.make_run(connection, job, S.CLAIMED, worker="one", attempt_timeout=300, fencing=1)
+        wire.mend()
+        assert (await ended(db, job.name))[job.name][:3] == ("Succeeded", None, 1)
+        assert worker.effects() == ["email-send-00000 1 sent"]
+
+
 async def test_what_a_worker_never_began_is_given_back(
     db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
 ) -> None:

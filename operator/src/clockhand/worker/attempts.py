@@ -17,6 +17,8 @@ Key = tuple[int, str]
 Clock = Callable[[], float]
 
 _REMEMBERED = 2 * protocol.MAX_RUNS
+_SETTLED_SECONDS = 15.0
+"""After the wait of a claim that was cut off: by then a heartbeat tells what it was given."""
 
 
 def boot_time() -> float:
@@ -113,6 +115,8 @@ class Attempts:
 
     def __init__(self, clock: Clock = boot_time) -> None:
         self.clock = clock
+        self.doubtful_until = float("-inf")
+        """There may be something that this worker was given and has not heard of."""
         self._held: dict[Key, Attempt] = {}
         self._past: set[Key] = set()
         self._long_past: set[Key] = set()
@@ -138,6 +142,10 @@ class Attempts:
     def listed(self) -> Sequence[protocol.Held]:
         """What is told to the API with each claim and heartbeat."""
         return tuple(attempt.held for attempt in self)
+
+    def doubt(self, wait: float) -> None:
+        """A claim that may wait for `wait` seconds was cut off: what it is given may not be known by who is asked next."""
+        self.doubtful_until = self.clock() + wait + _SETTLED_SECONDS
 
     def forget(self, attempt: Attempt) -> None:
         """It is over: its report was answered, or it is somebody else's."""

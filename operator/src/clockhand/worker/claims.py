@@ -92,5 +92,7 @@ class Claims:
         answer = await client.persist("claim", ask)
         self._open = None
         self._rhythm.follow(answer)
+        if len(tries) > 1:
+            self._attempts.doubt(request.wait_seconds)
         self._runner.take(answer.runs, tries[-1], unsure=len(tries) > 1)
         return bool(answer.runs)

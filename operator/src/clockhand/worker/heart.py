@@ -125,7 +125,8 @@ class Heart:
     async def _renew(self) -> None:
         held = self._attempts.listed()
         patience = min(_LONGEST_PATIENCE, self._rhythm.heartbeat)
-        for first in range(0, len(held), protocol.MAX_RUNS):  # one request, but for what is about to be given back
+        # one request, also with nothing to list; several where some of it is about to be given back
+        for first in range(0, max(len(held), 1), protocol.MAX_RUNS):
             part = tuple(held[first : first + protocol.MAX_RUNS])
             sent = self._attempts.clock()
             request = protocol.HeartbeatRequest(worker=self._settings.worker_name, held=part)
@@ -150,12 +151,17 @@ class Heart:
     async def _look_forever(self) -> None:
         while True:
             now = self._attempts.clock()
-            if not self._attempts:
+            if self._has_nothing_to_ask():
                 self._last_beat = now
             elif now >= self._last_beat + (self._again_in or self._rhythm.heartbeat):
                 self._asked.set()
             self._look(now)
             await asyncio.sleep(min(max(self._rhythm.lease / 50, _SHORTEST_LOOK), _LONGEST_LOOK))
+
+    def _has_nothing_to_ask(self) -> bool:
+        if self._attempts:
+            return False
+        return self._again_in is None and self._last_beat >= self._attempts.doubtful_until
 
     def _look(self, now: float) -> None:
         for attempt in self._attempts:
