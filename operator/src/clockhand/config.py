@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runs_tls_key: str | None = None
     """The key file of that certificate."""
     api_port: int = 8080
-    """The API for clients and workers."""
+    """The API for workers."""
     limits: str | None = None
     """The administrator's file of limits (YAML), read again whenever it changes."""
     kafka: str | None = None
@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker_image: str = "clockhand-worker"
     """The image of a WorkerPool that names none."""
     own_namespace: str = "clockhand-system"
-    """Where this process runs."""
+    """Where the runs API runs, and keeps the Secret of its certificate."""
     log_format: str = "json"
     """json or text."""
 

@@ -13,7 +13,8 @@ import pytest
 from tests.support import light, postgres, workers_api
 from tests.support.kubectl import Kubectl
 
-from clockhand.api import auth, reviews
+from clockhand.api import reviews
+from clockhand.domain import protocol
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.store import database, migrations
@@ -58,11 +59,11 @@ async def asking(cluster: light.LightCluster, folder: Path) -> AsyncIterator[rev
     port = str(urllib.parse.urlsplit(cluster.url).port)
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
     async with clients.connect(connections.in_cluster(environment, directory=folder), call_seconds=3.0) as client:
-        yield reviews.ApiServerReviews(client, (auth.AUDIENCE,))
+        yield reviews.ApiServerReviews(client, (protocol.AUDIENCE,))
 
 
 async def test_whose_token_gets_in(cluster: light.LightCluster, db: database.Database, tmp_path: Path) -> None:
-    audience = f"--audience={auth.AUDIENCE}"
+    audience = f"--audience={protocol.AUDIENCE}"
     own = token(cluster, audience)
     async with asking(cluster, tmp_path) as asked, workers_api.served(db, asked=asked) as api:
         expected = {
@@ -88,7 +89,7 @@ async def test_a_token_dies_with_its_pod(cluster: light.LightCluster, db: databa
         "spec": {"serviceAccountName": workers_api.ACCOUNT, "containers": [{"name": "main", "image": "any"}]},
     }
     kubectl.apply(pod)
-    bound = token(cluster, f"--audience={auth.AUDIENCE}", "--bound-object-kind=Pod", "--bound-object-name=worker")
+    bound = token(cluster, f"--audience={protocol.AUDIENCE}", "--bound-object-kind=Pod", "--bound-object-name=worker")
     async with asking(cluster, tmp_path) as asked, workers_api.served(db, asked=asked) as api:
         worker = api.caller(bound)
         assert (await worker.call("claim")).status == 200
@@ -105,7 +106,7 @@ async def test_a_token_dies_with_its_pod(cluster: light.LightCluster, db: databa
 async def test_nobody_new_gets_in_while_the_api_server_is_away(
     cluster: light.LightCluster, db: database.Database, tmp_path: Path
 ) -> None:
-    known, new = (token(cluster, f"--audience={auth.AUDIENCE}", f"--duration={hours}h") for hours in (1, 2))
+    known, new = (token(cluster, f"--audience={protocol.AUDIENCE}", f"--duration={hours}h") for hours in (1, 2))
     async with asking(cluster, tmp_path) as asked, workers_api.served(db, asked=asked) as api:
         assert (await api.caller(known).call("claim")).status == 200
         static = await api.worker()

@@ -11,6 +11,7 @@ import structlog
 
 from clockhand import config, health
 from clockhand.api import auth, pools, reviews, server
+from clockhand.domain import protocol
 from clockhand.engine import limits, loops, schema
 from clockhand.engine.pools import kafka, service
 from clockhand.kube import client as clients
@@ -109,4 +110,4 @@ async def _reviews(kubeconfig: str | None) -> AsyncIterator[reviews.Reviews | No
         yield None
         return
     async with clients.connect(connection) as client:
-        yield reviews.ApiServerReviews(client, (auth.AUDIENCE,))
+        yield reviews.ApiServerReviews(client, (protocol.AUDIENCE,))

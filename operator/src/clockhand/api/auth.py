@@ -16,7 +16,6 @@ from clockhand.domain import tokens
 from clockhand.store import database
 from clockhand.store import tokens as token_rows
 
-AUDIENCE = "clockhand"
 _LONGEST = 16_384
 _LOOKUPS = 2
 """At a time: strangers who try tokens must not take the connections that the engine needs."""

@@ -14,6 +14,8 @@ from typing import Annotated
 
 import msgspec
 
+AUDIENCE = "clockhand"
+"""For whom tokens of service accounts are made with which workers come."""
 MAX_RUNS = 1_000
 """Of one call."""
 MAX_WAIT_SECONDS = 60.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from clockhand.domain import definition, observed, workerpool_crd
+from clockhand.domain import definition, observed, protocol, workerpool_crd
 from clockhand.domain.workerpool import ACCOUNT_PREFIX, Dispatch, Pool, PoolSpec
 
 POOL_LABEL = "clockhand.dev/pool"
@@ -216,7 +216,7 @@ def _environment(
 
 
 def _volumes(pool: Pool, spec: PoolSpec, settings: Mapping[str, str]) -> Iterator[Json]:
-    token = {"audience": "clockhand", "expirationSeconds": _TOKEN_SECONDS, "path": "token"}
+    token = {"audience": protocol.AUDIENCE, "expirationSeconds": _TOKEN_SECONDS, "path": "token"}
     yield {"name": "clockhand-token", "projected": {"sources": [{"serviceAccountToken": token}]}}
     yield {"name": "clockhand-tmp", "emptyDir": {"sizeLimit": "64Mi"}}
     if settings:

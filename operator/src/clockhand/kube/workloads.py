@@ -55,7 +55,6 @@ class DeploymentCondition(msgspec.Struct, frozen=True):
 
 
 class DeploymentStatus(msgspec.Struct, frozen=True, rename="camel"):
-    observed_generation: int = 0
     ready_replicas: int = 0
     conditions: tuple[DeploymentCondition, ...] = ()
 
