@@ -241,3 +241,20 @@ async def test_whoever_hangs_up_while_it_is_served_is_given_it_again(
     await firing
     assert await counts(db) == {"Claimed": 1}
     assert len((await pools.claim(jobs.POOL, asked)).runs) == 1
+
+
+async def test_whoever_hangs_up_while_it_is_looked_up_is_looked_up_again(
+    db: database.Database, minute: datetime, pools: service.Pools
+) -> None:
+    async with db.transaction() as connection:
+        job = await jobs.make_job(connection, jobs.pooled())
+        made = await jobs.make_run(connection, job, S.CLAIMED, fencing=1)
+    asked = claim(request_id=uuid.uuid4())
+    await pools.settings(jobs.POOL)
+    async with db.transaction() as blocker:
+        await blocker.execute("SELECT FROM live_runs FOR UPDATE")
+        task = asyncio.create_task(pools.claim(jobs.POOL, asked))
+        await statements.until_somebody_waits(db)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [run.run_id for run in (await pools.claim(jobs.POOL, asked)).runs] == [made]

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from clockhand.domain import protocol
 from clockhand.engine.pools import desk, messages
@@ -28,6 +28,8 @@ class _Last:
 
     request_id: uuid.UUID
     at: float
+    unsure: bool
+    """The rows may have something for the worker that it was not told of."""
     seat: desk.Seat | None = None
     waiters: int = 0
     runs: Sequence[assigned.Assigned] = ()
@@ -48,15 +50,13 @@ class Claims:
         """Runs for a worker, now or within its wait. A claim repeated under its id is given the same ones."""
         key = (settings.pool, request.worker)
         last = self._last.get(key)
-        if last is None:
-            last = self._last[key] = _Last(request.request_id, self._monotonic())
-            with self._forgotten_on_error(key):
-                last.runs = await self._given_before(settings, request)
-        elif last.request_id != request.request_id:
-            last = self._last[key] = _Last(request.request_id, self._monotonic())
+        if last is None or last.request_id != request.request_id:
+            unsure = last is None or last.unsure
+            last = self._last[key] = _Last(request.request_id, self._monotonic(), unsure)
+        if last.unsure:
+            last.runs = await self._given_before(last, settings, request)
         if not last.runs:
-            with self._forgotten_on_error(key):
-                last.runs = await self._waited(last, settings, request)
+            last.runs = await self._waited(last, settings, request)
         last.at = self._monotonic()
         return last.runs
 
@@ -83,25 +83,19 @@ class Claims:
                 self._desk.rise(seat)
         # a transaction that has taken a place is over soon, and its runs are this worker's
         runs = await asyncio.shield(seat.done)
-        return runs if not seat.doubtful or runs else await self._given_before(settings, request)
+        last.unsure |= seat.doubtful
+        return runs or (await self._given_before(last, settings, request) if last.unsure else ())
 
     async def _given_before(
-        self, settings: pools.Settings, request: protocol.ClaimRequest
+        self, last: _Last, settings: pools.Settings, request: protocol.ClaimRequest
     ) -> Sequence[assigned.Assigned]:
+        """What the rows say; whoever could not be told that is unsure still, and is told when it comes back."""
         async with self._db.transaction() as connection:
             now = await database.now(connection)
             beat = messages.beat_of(settings, request.worker, request.held)
             runs = await leases.unlisted(connection, [beat], now=now, claimed_before=now)
+        last.unsure = False
         return runs[: request.max]
-
-    @contextlib.contextmanager
-    def _forgotten_on_error(self, key: tuple[str, str]) -> Iterator[None]:
-        """Whoever could not be told what it has is looked up again when it comes back."""
-        try:
-            yield
-        except Exception:
-            self._last.pop(key, None)
-            raise
 
 
 async def _served(seat: desk.Seat, seconds: float) -> None:
