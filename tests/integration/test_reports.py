@@ -130,6 +130,21 @@ async def test_whoever_has_not_the_attempt_changes_nothing(db: database.Database
     assert stale() - seen == (0 if outcome is Outcome.RELEASED else 4 + len(strangers))
 
 
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASED])
+async def test_who_names_anothers_token_at_the_same_moment_takes_nothing_from_it(
+    db: database.Database, desk: Desk, outcome: Outcome
+) -> None:
+    run_id, other = await made(db), await made(db)
+    answers = await asyncio.gather(
+        desk.send(report(run_id, outcome), worker="worker-2"),
+        desk.send(report(run_id, outcome), pool="k8s/team-b/mailers"),
+        desk.send(report(other), report(run_id)),
+        desk.send(report(run_id, outcome), worker="worker-2"),
+    )
+    assert answers[2] == [(True, S.SUCCEEDED), (True, S.SUCCEEDED)]
+    assert [answers[0], answers[1], answers[3]] == [[(False, S.SUCCEEDED)]] * 3
+
+
 async def test_another_outcome_than_the_one_that_was_stored_is_refused(db: database.Database, desk: Desk) -> None:
     well, ill = await made(db), await made(db)
     await desk.send(report(well), failed(ill))

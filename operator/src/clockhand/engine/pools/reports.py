@@ -73,11 +73,9 @@ class Reports:
         return 0.0
 
     async def _store(self, items: Sequence[_Item]) -> Sequence[protocol.Reported]:
-        first: dict[verdicts.Attempt, _Item] = {}
-        for item in sorted(items, key=lambda item: item.report.run_id.int):
-            first.setdefault(item.key, item)
         async with self._db.transaction() as connection:
             now = await database.now(connection)
+            first = await _first(connection, sorted(items, key=lambda item: item.report.run_id.int))
             released = await _release(connection, first.values())
             done: dict[verdicts.Attempt, str] = {(row.run_id, row.token): states.RunState.QUEUED for row in released}
             stored = await _conclude(connection, [one for one in first.values() if one.key not in done], now=now)
@@ -105,6 +103,19 @@ def _item(report: protocol.Report, pool: str, worker: str) -> _Item:
 async def _release(connection: database.Connection, items: Collection[_Item]) -> Sequence[Any]:
     unbegun = [item.attempt for item in items if item.report.outcome is Outcome.RELEASED]
     return await leases.release(connection, unbegun)
+
+
+async def _first(connection: database.Connection, items: Sequence[_Item]) -> Mapping[verdicts.Attempt, _Item]:
+    """The first report of each attempt. Where several workers name its token, that of the worker who has it counts."""
+    first: dict[verdicts.Attempt, _Item] = {}
+    rivals = [item for item in items if first.setdefault(item.key, item).attempt != item.attempt]
+    if rivals:
+        named = {item.key for item in rivals}
+        contested = [item for item in items if item.key in named]
+        rows = await leases.lock_open(connection, [item.attempt for item in contested])
+        held = {leases.Attempt(row.run_id, row.token, row.pool, row.worker) for row in rows}
+        first |= {item.key: item for item in reversed(contested) if item.attempt in held}
+    return first
 
 
 async def _conclude(connection: database.Connection, items: Collection[_Item], *, now: datetime) -> verdicts.Stored:
