@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import os
 import platform
 import shutil
 import sys
@@ -77,4 +76,3 @@ def _folder(source: Path, *files: str) -> Iterator[Path | None]:
         with steps.step(f"install {source.name}"):
             yield home
         (home / ".complete").touch()
-    os.sync()

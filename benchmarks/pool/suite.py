@@ -38,12 +38,15 @@ async def run(settings: Settings) -> report.Report:
     """Everything on one server, a fresh database for each round."""
     if settings.quick:
         settings = dataclasses.replace(settings, runs=4_000, rounds=1, seconds=5.0)
+    unknown = set(settings.peers) - {peer.name for peer in contenders.PEERS}
+    assert not unknown, f"no peer is called {', '.join(unknown)}"
     made = report.Report("pool", dataclasses.asdict(settings))
     with drain.server() as server:
         recurring = await _rounds(server, _ours(settings), settings, drain.Mode.RECURRING)
         _add_alone(made, recurring)
         await _add_lateness(made, server, settings)
-        await _add_peers(made, server, settings, recurring)
+        if settings.peers:
+            await _add_peers(made, server, settings, recurring)
     return made
 
 
