@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.pools import witness
+from tests.faults.pools import messages, witness
 from tests.faults.pools.plans import LASTING, MIX, QUICK, Plan, mix
 from tests.faults.pools.scene import Scene
 from tests.faults.pools.stage import LEASE, WORKERS, Setting
@@ -195,6 +195,28 @@ def _meddle(scene: Scene, number: int) -> bool:
     return bool(held) and lost and not begun["runs"]
 
 
+def _say_again(scene: Scene, number: int) -> bool:
+    """Each message comes three times, and its token is presented by a stranger too."""
+    scene.make_due()
+    said = messages.say_again(scene.stage, f"stranger-{number}", seconds=4.0)
+    scene.tried("everything to be over", lambda: scene.stage.open_work(scene.fleet) == 0, seconds=30.0)
+    return said > 0
+
+
+def _kill_broker(scene: Scene, number: int) -> bool:
+    """kill -9 of the only broker in the middle of work, and a start on the same data."""
+    del number
+    broker = scene.stage.broker
+    assert broker is not None
+    scene.make_due()
+    scene.tried("work under way", scene.begun)
+    busy = scene.stage.open_work(scene.fleet) > 0
+    broker.kill()
+    scene.tried("some more work", lambda: scene.stage.open_work(scene.fleet) == 0, seconds=3.0)
+    broker.start()
+    return busy
+
+
 def _crowd(scene: Scene, number: int) -> bool:
     """Everybody at once, until all is over."""
     del number
@@ -209,6 +231,7 @@ MANY = {"CLOCKHAND_TEST_WORKERS": "8", "CLOCKHAND_CONCURRENCY": "2"}
 """Workers enough for some to be waiting at each API process."""
 KILLER = Plan("killer", "die", attempts=2, disruptions=2)
 OUTAGE = mix(1.5, good=90)
+KAFKA = Setting(kafka=True)
 CAPPED = Setting(limits=f'owners: {{"k8s/faults": {{maxConcurrentRuns: {CAP}}}}}\n')
 
 
@@ -254,6 +277,9 @@ FAULTS: Sequence[Fault] = (
     Fault("claim-answer-lost", "runs are given, and the answers do not come", _lose_claim_answer),
     Fault("stranger", "another worker of the pool reports, renews and starts attempts by their tokens", _meddle,
           LASTING),
+    Fault("message-twice", "each message comes three times, and its token is presented by others too", _say_again,
+          tuple(Plan(f"good-{n}", seconds=1.0, once=n % 4 == 0) for n in range(40)), setting=KAFKA),
+    Fault("broker-killed", "kill -9 of the Kafka broker, and a start", _kill_broker, LASTING, setting=KAFKA),
     Fault("crowd", f"{CROWD} workers at once", _crowd, mix(1.0, good=CROWD), setting=Setting(lease=15), workers=4,
           settings={"CLOCKHAND_TEST_WORKERS": f"{CROWD // 4}", "CLOCKHAND_CONCURRENCY": "1"}),
 )  # fmt: skip

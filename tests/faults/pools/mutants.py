@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,10 @@ from tests.faults.pools import checker, witness
 from tests.faults.pools.plans import Plan
 from tests.faults.pools.runner import new_crashes
 from tests.faults.pools.scene import Scene
-from tests.faults.pools.stage import LEASE, Arena, Setting
+from tests.faults.pools.stage import HEARTBEAT, LEASE, Arena, Setting
 from tests.faults.pools.witness import EFFECT, TOLD, Line
 
-LONGEST = 3.0 * LEASE
-"""Seconds that the work of these trials takes: longer than anything that is done to it."""
+LONGEST = 6.0 * LEASE
 CAP = 3
 
 
@@ -44,7 +44,7 @@ def _try(arena: Arena, trial: Trial, say: Callable[[str], None]) -> Outcome:
         for _ in range(ROUNDS):
             scene.staff()
             hits += trial.strike(scene)
-            scene.tried("everything to be over", lambda: stage.open_work(fleet) == 0, seconds=2 * LONGEST)
+            scene.tried("everything to be over", lambda: stage.open_work(fleet) == 0, seconds=LONGEST)
         scene.end()
         harm = trial.count(witness.read(stage.witness))
         outcome = Outcome(trial, hits, harm, [line[:2000] for line in new_crashes(stage)])
@@ -53,25 +53,29 @@ def _try(arena: Arena, trial: Trial, say: Callable[[str], None]) -> Outcome:
 
 
 def _freeze(scene: Scene) -> bool:
-    """A worker sleeps until others have its work, and wakes while they are at it."""
+    """A worker sleeps until others have made its runs, and wakes to end its own attempts."""
     scene.make_due(manual=False)
     victim = scene.busy_worker()
     if victim is None:
         return False
     victim.freeze()
-    replaced = scene.tried("its runs to be others'", lambda: not scene.open(victim), seconds=LONGEST)
+    made = scene.tried("others to make its runs", lambda: scene.stage.open_work(scene.fleet) == 0, seconds=LONGEST)
     victim.thaw()
-    return bool(replaced)
+    time.sleep(2 * HEARTBEAT)
+    return bool(made)
 
 
 def _outage(scene: Scene) -> bool:
-    """No API for longer than a lease, with all work under way."""
+    """No API for longer than a lease, with all work under way; and workers that do not reach it the moment it is back."""
     due = len(scene.make_due(manual=False))
     busy = scene.tried("all work to be under way", lambda: len(scene.begun()) >= due)
+    scene.stage.wire.cut()
     for seat in scene.stage.seats:
         scene.stage.kill_api(seat)
-    scene.tried("the leases to end", lambda: False, seconds=1.2 * LEASE)
+    time.sleep(1.2 * LEASE)
     scene.stage.start_apis()
+    time.sleep(2 * HEARTBEAT)
+    scene.stage.wire.mend()
     return bool(busy)
 
 
@@ -97,7 +101,9 @@ def _over_cap(lines: Sequence[Line]) -> int:
     return len(checker.over_cap(lines, CAP))
 
 
-LASTING = tuple(Plan(f"lasting-{n}", seconds=LONGEST) for n in range(4))
+FROZEN = tuple(Plan(f"frozen-{n}", seconds=0.8 * LEASE) for n in range(4))
+CUT_OFF = tuple(Plan(f"cut-off-{n}", seconds=1.4 * LEASE) for n in range(4))
+"""Over when no lease is left, and before the API is back."""
 SHORT = tuple(Plan(f"short-{n}", seconds=0.5) for n in range(24))
 _LIMITS = f'owners: {{"k8s/faults": {{maxConcurrentRuns: {CAP}}}}}\n'
 _NO_STOP = ("no-self-stop",)
@@ -108,12 +114,12 @@ def _guards(*api: str, worker: Sequence[str] = (), limits: str = "") -> Setting:
 
 
 TRIALS: Sequence[Trial] = (
-    Trial("effects by both", "", _freeze, _accepted_by_both, _guards("no-token", worker=_NO_STOP), LASTING),
-    Trial("effects by both", "token", _freeze, _accepted_by_both, _guards(worker=_NO_STOP), LASTING),
-    Trial("effects by both", "self-stop", _freeze, _accepted_by_both, _guards("no-token"), LASTING),
-    Trial("work made twice", "", _outage, _made_twice, _guards("never-away", worker=_NO_STOP), LASTING),
-    Trial("work made twice", "a lease for the return", _outage, _made_twice, _guards(worker=_NO_STOP), LASTING),
-    Trial("work made twice", "self-stop", _outage, _made_twice, _guards("never-away"), LASTING),
+    Trial("effects by both", "", _freeze, _accepted_by_both, _guards("no-token", worker=_NO_STOP), FROZEN),
+    Trial("effects by both", "token", _freeze, _accepted_by_both, _guards(worker=_NO_STOP), FROZEN),
+    Trial("effects by both", "self-stop", _freeze, _accepted_by_both, _guards("no-token"), FROZEN),
+    Trial("work made twice", "", _outage, _made_twice, _guards("never-away", worker=_NO_STOP), CUT_OFF),
+    Trial("work made twice", "a lease for the return", _outage, _made_twice, _guards(worker=_NO_STOP), CUT_OFF),
+    Trial("work made twice", "self-stop", _outage, _made_twice, _guards("never-away"), CUT_OFF),
     Trial("more than a cap", "", _rush, _over_cap, _guards("no-lock", "slow-claims", limits=_LIMITS), SHORT, 6),
     Trial("more than a cap", "lock", _rush, _over_cap, _guards("slow-claims", limits=_LIMITS), SHORT, 6),
 )

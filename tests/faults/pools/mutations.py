@@ -41,6 +41,8 @@ def _no_token() -> None:
         for old, new in told:
             text = _replaced(name, text, old, new)
         changed[name] = text
+    recall = "leases.recall"
+    changed[recall] = _replaced(recall, queries.sql(recall), " AND h.token = n.token AND h.worker = n.worker", "")
     rewrite(changed)
 
 
