@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 WINDOW = 1_000
 """Messages of a handler that nobody has started, at most: what is beyond them waits in the queue, in its order."""
-_LOOK_EVERY = 5.0
+_LOOK_EVERY, _LOOK_WITHOUT_BROKERS = 5.0, 60.0
 _CHECK_EVERY, _CHECK_WHILE_WRONG = 30.0, 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
 _COUNT_EVERY, _COUNT_IN_A_RUSH = 1.0, 0.1
@@ -92,6 +92,11 @@ class Dispatch:
         self._sends: set[asyncio.Task[None]] = set()
         self._look_now, self._count_now = asyncio.Event(), asyncio.Event()
 
+    @property
+    def look_every(self) -> float:
+        """Seconds between looks, each of one query. Without brokers there is nothing to do but to tell pools so."""
+        return _LOOK_EVERY if self._publisher.has_brokers else _LOOK_WITHOUT_BROKERS
+
     def steps(self) -> Mapping[str, loops.Step]:
         """The loops by name, for `loops.forever`."""
         return {"kafka": self.look, "window": self.count}
@@ -106,9 +111,9 @@ class Dispatch:
             await self._prepare(topics)
         self._stand()
         await self._show()
-        waits = self._connect_at - time.monotonic() if topics and not self._publisher.is_open else _LOOK_EVERY
+        waits = self._connect_at - time.monotonic() if topics and not self._publisher.is_open else self.look_every
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(waits, _LOOK_EVERY)):
+            async with asyncio.timeout(min(waits, self.look_every)):
                 await self._look_now.wait()
         self._look_now.clear()
         return 0.0

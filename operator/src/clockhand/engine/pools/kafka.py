@@ -57,6 +57,11 @@ class Publisher:
         self._admin: Any = None
 
     @property
+    def has_brokers(self) -> bool:
+        """Whether it was told of any."""
+        return self._settings is not None and self._settings.kafka is not None
+
+    @property
     def is_open(self) -> bool:
         """Whether it was opened and not closed since."""
         return self._connection is not None
