@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import uuid
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import jobs
+from tests.support import jobs, statements
 from tests.support import limits as files
 
 from clockhand.domain import ids, spec
@@ -207,6 +208,24 @@ async def test_a_slot_says_at_once_that_nobody_knows_its_group(world: World) -> 
     assert (known.state, known.message) == ("Queued", None)
     assert (unknown.state, unknown.reason) == ("Blocked", "GroupLimit")
     assert 'no group "lost"' in unknown.message
+
+
+async def test_a_slot_that_replaces_a_run_locks_its_group_first(world: World) -> None:
+    """Whoever has the group may wait, by way of those that report ends, for what firing would have locked before it."""
+    plan = jobs.plan(concurrency_group="exports", concurrency_policy=spec.ConcurrencyPolicy.REPLACE)
+    async with world.db.transaction() as connection:
+        minute = (await database.now(connection)).replace(second=0, microsecond=0)
+    [job] = await world.make(1, plan, next_slot_at=minute)
+    replaced = await world.run(job, S.QUEUED, seconds=99)
+    async with world.db.transaction() as holder:
+        await limits.room(holder, world.file.current, groups=["exports"])
+        firing = asyncio.create_task(fire.Fire(world.db, file=world.file).run_once(EVERYWHERE))
+        await statements.until_somebody_waits(world.db)
+        await holder.execute("SELECT FROM live_runs FOR UPDATE NOWAIT")
+        await holder.execute("SELECT FROM job_status FOR UPDATE NOWAIT")
+    assert await firing == 1
+    async with world.db.transaction() as connection:
+        assert await jobs.one(connection, "SELECT run_id FROM run_history WHERE reason = 'Replaced'") == replaced
 
 
 @pytest.mark.parametrize("policy", list(spec.ConcurrencyPolicy))

@@ -160,6 +160,8 @@ async def _store(
     caps: domain.Limits | None,
 ) -> None:
     if batch.replaced:
+        if caps is not None:  # the keys of limits come before runs in the order of locks
+            await limits.room(connection, caps, groups=set(batch.grouped.values()))
         await run_rows.cancel_waiting(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED, now=now)
         await run_rows.stop_open(connection, job_ids=batch.replaced, reason=states.Reason.REPLACED)
     await partitions.ensure_for(connection, [run.scheduled_at for run in batch.runs], now=now)
