@@ -83,7 +83,9 @@ def over_cap(lines: Sequence[Line], cap: int) -> list[str]:
 
 def _broken_state(story: Story, *, again: bool) -> Iterator[str]:
     run = story.run
-    expected = "Dead" if story.due.dies else _SUCCEEDED
+    # a worker that falls silent with one run alone has failed with it
+    spent = again and run.failures >= story.due.limit
+    expected = "Dead" if story.due.dies or spent else _SUCCEEDED
     if run.state != expected and not (run.state == "Unknown" and story.once and again):
         yield f"wrong-state (not {expected})"
     if run.state == _SUCCEEDED and (str(run.run_id), str(run.token)) not in story.keys(EFFECT):

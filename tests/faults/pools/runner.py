@@ -56,7 +56,7 @@ def execute(stage: Stage, fault: Fault, *, times: int, say: Callable[[str], None
     found += [*failure, *(f"crash: {line[:2000]}" for line in new_crashes(stage))]
     begun = sum(line.what == witness.BEGUN for line in lines)
     result = Result(fault.name, hits, times, len(fleet.due), len(tables.runs), begun, found)
-    say(f"{fault.name}: {hits}/{times} hits, {len(found)} violations")
+    say("\n".join([f"{fault.name}: {hits}/{times} hits, {len(found)} violations", *found[:3]]))
     return result
 
 
