@@ -12,6 +12,8 @@ from tests.faults.pools.scene import Scene
 from tests.faults.pools.stage import LEASE, WORKERS, Setting
 from tests.faults.trigger import Shot
 
+from clockhand.domain import ids
+
 Strike = Callable[[Scene, int], int]
 """One round, by its number from 1 on; how often the fault hit while work was under way."""
 
@@ -109,9 +111,10 @@ def _kill_api(point: str) -> Strike:
     """kill -9 of one of the API processes at a point, and another one in its place."""
 
     def strike(scene: Scene, number: int) -> int:
-        api = scene.stage.seats[number % len(scene.stage.seats)].api
-        assert api is not None
-        hits = scene.shoot([api], Shot(point))
+        seat = scene.stage.seats[number % len(scene.stage.seats)]
+        assert seat.api is not None
+        hits = scene.shoot([seat.api], Shot(point))
+        scene.stage.kill_api(seat)  # waits for its end, or ends one that did not come to that point
         scene.stage.start_apis()
         return hits
 
@@ -120,17 +123,16 @@ def _kill_api(point: str) -> Strike:
 
 def _kill_rescuer(scene: Scene, number: int) -> int:
     """kill -9 of the API process that is about to rescue what a worker left that was killed."""
-    apis = [seat.api for seat in scene.stage.seats if seat.api is not None]
-    before = sum(api.shots() for api in apis)
-    if not _kill_worker(scene, number):
+    [rescuer] = scene.stage.query("SELECT holder FROM shard_leases WHERE shard = %s", ids.POOL_SHARDS.start)
+    seat = next(seat for seat in scene.stage.seats if seat.api is not None and seat.api.name == rescuer.holder)
+    if seat.api is None or not _kill_worker(scene, number):
         return 0
-    for api in apis:
-        api.arm(Shot("rescue-open"))
-    scene.tried("the rescue", lambda: sum(api.shots() for api in apis) > before)
-    for api in apis:
-        api.arm(Shot("nowhere"))
+    seat.api.arm(Shot("rescue-open"))
+    hits = seat.api.shots
+    scene.tried("the rescue", hits)
+    scene.stage.kill_api(seat)
     scene.stage.start_apis()
-    return sum(api.shots() for api in apis) - before
+    return hits()
 
 
 def _restart_postgres(scene: Scene, number: int) -> bool:

@@ -67,7 +67,7 @@ def _never_away() -> None:
     """Workers that had no API to renew with are taken for silent."""
     name = "leases.standing"
     since = "greatest(p.rescue_from, installation.served_since + make_interval(secs => coalesce(p.lease_seconds, 90)))"
-    rewrite({name: _replaced(name, queries.sql(name), since, "coalesce(p.rescue_from, '-infinity')")})
+    rewrite({name: _replaced(name, queries.sql(name), since, "greatest(p.rescue_from, timestamptz '2000-01-01')")})
 
 
 def _no_self_stop() -> None:
