@@ -64,7 +64,7 @@ def execute(stage: Stage, fault: Fault, *, times: int, say: Callable[[str], None
 def new_crashes(stage: Stage) -> list[str]:
     """Mistakes in logs that were not reported before.
 
-    What a worker writes of its handlers' failures is none, nor is the alarm that workers die more quickly than they are missed.
+    What a worker writes of its handlers' failures is none, nor is the alarm that most workers are silent.
     """
     entries = [line for crew in stage.crews for line in crew.crashes()]
     found = [line for line in entries if not any(text in line.partition("\n")[0] for text in _NO_MISTAKES)]
