@@ -44,7 +44,8 @@ def execute(stage: Stage, fault: Fault, *, times: int, say: Callable[[str], None
                 if hits >= times:
                     break
             scene.keep_staffed(
-                lambda: unsettled(fleet.due, evidence.read(stage.url, fleet.ids)) == 0, seconds=SETTLE_SECONDS
+                lambda: unsettled(fleet.due, evidence.read(stage.url, fleet.ids)) == 0,
+                seconds=SETTLE_SECONDS + 2 * stage.setting.lease,
             )
         except TimeoutError as error:
             failure = [f"stuck: {error}"]
