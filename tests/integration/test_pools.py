@@ -116,6 +116,31 @@ async def test_a_pool_that_is_not_there_is_said_so(pools: service.Pools) -> None
         await pools.claim("k8s/team-a/nobodys", claim())
 
 
+async def test_a_pool_that_is_deleted_gives_out_nothing_and_hears_of_what_it_gave(
+    db: database.Database, pools: service.Pools
+) -> None:
+    async with db.transaction() as connection:
+        await jobs.make_partitions(connection)
+        await queued(connection, 2)
+    [run] = (await pools.claim(jobs.POOL, claim(max=1))).runs
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE pools SET deleted_at = now()")
+    held = protocol.Held(run_id=run.run_id, token=run.token)
+    other, stop = service.Pools(db, replica="two", lease=jobs.LONG), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(other.run(stop))
+        presented = protocol.StartRequest(worker=jobs.WORKER, held=(held,))
+        for call in (other.claim(jobs.POOL, claim()), other.start(jobs.POOL, presented)):
+            with pytest.raises(errors.NotFound, match="no WorkerPool mailers in namespace team-a"):
+                await call
+        beat = await other.heartbeat(jobs.POOL, protocol.HeartbeatRequest(worker=jobs.WORKER, held=(held,)))
+        assert [one.standing for one in beat.held] == [protocol.Standing.HELD]
+        sent = protocol.Report(run_id=run.run_id, token=run.token, outcome=protocol.Outcome.SUCCEEDED)
+        answer = await other.report(jobs.POOL, protocol.ReportRequest(worker=jobs.WORKER, reports=(sent,)))
+        assert [(one.accepted, one.state) for one in answer.reports] == [(True, S.SUCCEEDED)]
+        stop.set()
+
+
 async def test_a_tenants_pool_comes_with_its_first_claim(db: database.Database) -> None:
     set_up = {"rest/acme/work": domain.PoolLimits(lease_seconds=40, heartbeat_seconds=9, allowed_owners=("rest/x",))}
     async with looking(service.Pools(db, replica="one", lease=10, limits=administered(pools=set_up))) as pools:

@@ -28,6 +28,8 @@ class Settings:
     lease_seconds: int = 90
     heartbeat_seconds: int = 30
     kafka_error: str | None = None
+    is_deleted: bool = False
+    """It gives out nothing more; what its workers have is still theirs."""
 
     def allows(self, owner: str) -> bool:
         """Whether the workers of the pool take runs of `owner`."""
@@ -52,14 +54,14 @@ class Assignment:
 
 
 async def settings(connection: database.Connection, pools: Collection[str]) -> Mapping[str, Settings]:
-    """How those of `pools` that exist are set up."""
+    """How those of `pools` that exist are set up, or were until they were deleted."""
     rows = await database.fetch(connection, "pools.settings", {"pools": list(pools)})
     return {row.pool: settings_of(row._asdict()) for row in rows}
 
 
 def settings_of(row: Mapping[str, Any]) -> Settings:
-    """From the columns of a row of `pools`, of which it may have more."""
-    found = {field.name: row[field.name] for field in dataclasses.fields(Settings)}
+    """From the columns of a row of `pools`, of which it may have more; without `is_deleted` it is there."""
+    found = {field.name: row[field.name] for field in dataclasses.fields(Settings) if field.name in row}
     return Settings(**{**found, "allowed_owners": tuple(found["allowed_owners"])})
 
 

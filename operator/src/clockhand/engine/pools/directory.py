@@ -34,7 +34,7 @@ class Directory:
         self._reading = asyncio.Lock()
 
     async def of(self, pool: str) -> pools.Settings:
-        """Not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
+        """Not older than 2 s. Raises NotFound where a namespace never had such a WorkerPool."""
         self._asked[pool] = self._monotonic()
         if (fresh := self._fresh(pool)) is not None:
             return fresh
@@ -68,7 +68,7 @@ class Directory:
                 await pools.add(connection, pool=pool, owner=f"{kind}/{owner}", name=name)
                 found = pools.Settings(pool, f"{kind}/{owner}")
         if found is None:
-            raise errors.NotFound(f"there is no WorkerPool {name} in namespace {owner}")
+            raise no_such(pool)
         return self._keep(found, began)
 
     def _keep(self, settings: pools.Settings, read_at: float) -> pools.Settings:
@@ -85,3 +85,9 @@ class Directory:
             lease_seconds=wanted.lease_seconds,
             heartbeat_seconds=wanted.heartbeat_seconds,
         )
+
+
+def no_such(pool: str) -> errors.NotFound:
+    """What is said of a pool that gives out no runs since it is not there."""
+    _, owner, name = pool.split("/", 2)
+    return errors.NotFound(f"there is no WorkerPool {name} in namespace {owner}")

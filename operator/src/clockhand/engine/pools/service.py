@@ -47,12 +47,12 @@ class Pools:
         return self._replica.ready()
 
     async def settings(self, pool: str) -> pools.Settings:
-        """How `pool` is set up, not older than 2 s. Raises NotFound where a namespace has no such WorkerPool."""
+        """How `pool` is or, if deleted, was set up; not older than 2 s. Raises NotFound where it never was there."""
         return await self._directory.of(pool)
 
     async def claim(self, pool: str, request: protocol.ClaimRequest) -> protocol.ClaimAnswer:
         """Runs for a worker, now or as soon as there are some; none when its wait is over."""
-        settings = await self.settings(pool)
+        settings = await self._giving(pool)
         runs = await self._claims.claim(settings, request)
         return protocol.ClaimAnswer(
             runs=tuple(map(messages.run_of, runs)),
@@ -72,7 +72,7 @@ class Pools:
 
     async def start(self, pool: str, request: protocol.StartRequest) -> protocol.StartAnswer:
         """Gives a worker the attempts whose tokens it presents, where nobody was quicker."""
-        return await self._starts.start(await self.settings(pool), request)
+        return await self._starts.start(await self._giving(pool), request)
 
     def steps(self) -> Mapping[str, loops.Step]:
         """The loops by name, for `loops.forever`."""
@@ -99,6 +99,13 @@ class Pools:
                 intake.close()
             await self._dispatch.close()
             await self._replica.leave()
+
+    async def _giving(self, pool: str) -> pools.Settings:
+        """Of a pool that gives out runs. The workers of one that was deleted end and report on what they have."""
+        settings = await self.settings(pool)
+        if settings.is_deleted:
+            raise directory.no_such(pool)
+        return settings
 
     async def _follow_step(self) -> float:
         wait = await self._reports.follow_step()

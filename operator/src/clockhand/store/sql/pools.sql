@@ -1,7 +1,9 @@
 -- name: settings
-SELECT pool, owner, service_account, allowed_owners, dispatch, lease_seconds, heartbeat_seconds, kafka_error
+-- Also of pools that were deleted: their workers have runs to report on.
+SELECT pool, owner, service_account, allowed_owners, dispatch, lease_seconds, heartbeat_seconds, kafka_error,
+       deleted_at IS NOT NULL AS is_deleted
 FROM pools
-WHERE pool = ANY(%(pools)s::text[]) AND deleted_at IS NULL;
+WHERE pool = ANY(%(pools)s::text[]);
 
 -- name: add
 -- A tenant's pool exists once a worker of it asks.
