@@ -261,6 +261,15 @@ async def test_a_claim_waits_until_something_is_queued(db: database.Database, po
     assert [run.run_id for run in (await waiting).runs] == [made]
 
 
+async def test_a_process_without_shards_finds_what_others_queue(db: database.Database, pools: service.Pools) -> None:
+    waiting = asyncio.create_task(pools.claim(jobs.POOL, claim(wait_seconds=30)))
+    await until(lambda: bool(pools.desk.pairs()) and pools.desk.sitting(jobs.POOL)[0].looked.is_set())
+    async with db.transaction() as connection:
+        [made] = await queued(connection, 1)
+    await pools.steps()["pulse"]()
+    assert [run.run_id for run in (await waiting).runs] == [made]
+
+
 async def test_whoever_hangs_up_gives_the_seat_back(db: database.Database, pools: service.Pools) -> None:
     waiting = asyncio.create_task(pools.claim(jobs.POOL, claim(wait_seconds=30)))
     await until(lambda: bool(pools.desk.pairs()))

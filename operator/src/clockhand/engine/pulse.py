@@ -102,6 +102,8 @@ class Pulse:
         """Does everything that is due now; returns when to come again."""
         held = self._held.holder().generations
         if not held:
+            if self._desk.pairs():  # who waits here is not to pay for that
+                await self._look(held)
             return Pulsed(sleep=LONGEST_SLEEP / 4)
         wake = await self._look(held)
         metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
