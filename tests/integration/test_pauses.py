@@ -378,7 +378,7 @@ async def test_a_pause_that_cannot_be_ended_stops_its_job_alone(
     job = await paused(db, minute)
     await ask(db, job)
     await end_all(db, held, S.SUCCEEDED)
-    await change(db, "UPDATE job_specs SET spec = jsonb_set(spec, '{schedule}', '\"61 * * * *\"')")
+    await change(db, "UPDATE job_specs SET spec = jsonb_set(spec::jsonb, '{schedule}', '\"61 * * * *\"')")
     assert await pauses.resume(db, [job.job_id]) == 0
     assert "spec.schedule" in (await row(db, job.job_id)).parked
     assert await pauses.sweep(db, EVERYWHERE) == 0

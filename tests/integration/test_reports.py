@@ -284,15 +284,19 @@ async def test_reports_of_many_workers_are_stored_in_few_transactions(db: databa
         assert await jobs.one(connection, "SELECT count(*) FROM run_changes") <= 2
 
 
-async def test_a_tenants_job_has_no_object_to_be_shown(db: database.Database, desk: Desk) -> None:
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_a_tenants_job_has_no_object_to_be_shown(db: database.Database, desk: Desk, failures: int) -> None:
+    """Only the count of failures in a row matters there: the row is written where a success ends one."""
     async with db.transaction() as connection:
         job = await jobs.make_job(connection, jobs.pooled(), owner="rest/acme")
         run_id = await jobs.make_run(connection, job, S.CLAIMED)
+        await connection.execute("UPDATE job_status SET consecutive_failures = %s", (failures,))
+        before = await jobs.one(connection, "SELECT ctid::text FROM job_status")
     assert await desk.send(report(run_id), pool="rest/acme/mailers") == [(True, S.SUCCEEDED)]
     async with db.transaction() as connection:
-        [row] = await jobs.query(connection, "SELECT last_success_at, dirty_at FROM job_status")
-    assert row.last_success_at is not None
-    assert row.dirty_at is None
+        [row] = await jobs.query(connection, "SELECT consecutive_failures, dirty_at, ctid::text AS at FROM job_status")
+    assert (row.consecutive_failures, row.dirty_at) == (0, None)
+    assert (row.at == before) == (failures == 0)
 
 
 async def test_redriven_it_runs_again_and_the_old_report_is_known_still(db: database.Database, desk: Desk) -> None:

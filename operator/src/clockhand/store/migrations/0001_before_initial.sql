@@ -56,13 +56,13 @@ CREATE TABLE duty_leases (
 ) WITH (fillfactor = 50);
 INSERT INTO duty_leases (duty) VALUES ('mirror'), ('prune');
 
--- Wide and read seldom; kept while a live run refers to it.
+-- Wide; kept while a live run refers to it. Spec and payload are read with every run, as the text they are: json, not jsonb.
 CREATE TABLE job_specs (
     spec_id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id          uuid NOT NULL,
     generation      bigint NOT NULL,
-    spec            jsonb NOT NULL,
-    payload         jsonb,
+    spec            json NOT NULL,
+    payload         json,
     template        jsonb,
     template_hash   bytea,
     followed        boolean GENERATED ALWAYS AS (    -- another run may wait for one under this spec to end
@@ -116,7 +116,7 @@ CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE TABLE job_status (
     job_id          uuid PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
     shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),  -- operators write it, whoever runs the job
-    last_scheduled_at timestamptz,
+    last_scheduled_at timestamptz,               -- this and the next for jobs with an object to show it
     last_success_at timestamptz,
     consecutive_failures int NOT NULL DEFAULT 0,
     last_manual_success_at timestamptz,          -- what ends a pause
@@ -177,7 +177,7 @@ CREATE TABLE live_runs (
     handler         text COLLATE "C",
     concurrency_group text COLLATE "C",
     spec_id         bigint NOT NULL,
-    payload         jsonb,                       -- a manual run's own, else NULL and the spec's holds
+    payload         json,                        -- a manual run's own, else NULL and the spec's holds
     state           run_state NOT NULL,
     reason          text,
     message         text,
@@ -250,7 +250,7 @@ CREATE TABLE run_history (
     created_at      timestamptz NOT NULL,
     shard           smallint NOT NULL,
     spec_id         bigint NOT NULL,
-    payload         jsonb,
+    payload         json,
     state           run_state NOT NULL CHECK (state IN ('Succeeded', 'Dead', 'Cancelled', 'Unknown')),
     reason          text,
     message         text,

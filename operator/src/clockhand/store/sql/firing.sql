@@ -78,7 +78,7 @@ WITH made AS (
            %(now)s + make_interval(secs => n.lease),
            CASE WHEN n.token IS NOT NULL THEN %(now)s + make_interval(secs => n.attempt_timeout) END
     FROM unnest(%(run_ids)s::uuid[], %(job_ids)s::uuid[], %(names)s::text[], %(kinds)s::run_kind[], %(keys)s::text[],
-                %(scheduled)s::timestamptz[], %(payloads)s::jsonb[], %(states)s::run_state[], %(reasons)s::text[],
+                %(scheduled)s::timestamptz[], %(payloads)s::json[], %(states)s::run_state[], %(reasons)s::text[],
                 %(serials)s::boolean[], %(priorities)s::int[], %(run_timeouts)s::int[], %(pending_timeouts)s::int[],
                 %(attempt_timeouts)s::int[], %(tokens)s::bigint[], %(workers)s::text[], %(leases)s::int[])
          AS n (run_id, job_id, name, kind, key, scheduled_at, payload, state, reason, serial, priority, run_timeout,

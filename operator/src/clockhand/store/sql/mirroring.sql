@@ -24,7 +24,7 @@ RETURNING owner, jobs_made;
 
 -- name: add_specs
 INSERT INTO job_specs (job_id, generation, spec, payload, template, template_hash, stored_at)
-SELECT n.job_id, n.generation, n.spec::jsonb, n.payload::jsonb, n.template::jsonb, n.template_hash, %(now)s
+SELECT n.job_id, n.generation, n.spec::json, n.payload::json, n.template::jsonb, n.template_hash, %(now)s
 FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(specs)s::text[], %(payloads)s::text[],
             %(templates)s::text[], %(template_hashes)s::bytea[])
      AS n (job_id, generation, spec, payload, template, template_hash)
