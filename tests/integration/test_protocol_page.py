@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support import jobs, workers_api
+from tests.support import answers, jobs, workers_api
 
 from clockhand.api import pools, server
 from clockhand.domain import protocol
@@ -42,7 +42,7 @@ async def test_every_call_is_answered_as_the_page_says(db: database.Database) ->
                 words |= {"RUN_ID": runs[0]["runId"], "RUN_TOKEN": runs[0]["token"]}
 
 
-async def sent(api: workers_api.Served, command: str, words: Mapping[str, str]) -> workers_api.Answer:
+async def sent(api: workers_api.Served, command: str, words: Mapping[str, str]) -> answers.Answer:
     """What curl would send."""
     text = re.sub(r"\$([A-Z_]+)", lambda match: words[match[1]], command.replace("\\\n", " "))
     name, *arguments = shlex.split(text)

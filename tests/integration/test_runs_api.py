@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.support import frontproxy, history, jobs, postgres
+from tests.support.answers import Answer
 from tests.support.frontproxy import BASE, METADATA, METADATA_LIST, TABLE
 
 from clockhand.api.runs import feed, lists, negotiate, table, watch
@@ -105,7 +106,7 @@ def order(name: str = "now", **spec: Any) -> dict[str, Any]:
     }
 
 
-def names(answer: frontproxy.Answer) -> list[str]:
+def names(answer: Answer) -> list[str]:
     return [item["metadata"]["name"] for item in answer.json["items"]]
 
 
@@ -475,7 +476,7 @@ async def test_skipped_slots_are_rows_that_can_be_read(
 @pytest.fixture
 async def hourly(db: database.Database, job: uuid.UUID) -> uuid.UUID:
     async with db.transaction() as connection:
-        await connection.execute("""UPDATE job_specs SET spec = jsonb_set(spec, '{schedule}', '"0 * * * *"')""")
+        await connection.execute("""UPDATE job_specs SET spec = jsonb_set(spec::jsonb, '{schedule}', '"0 * * * *"')""")
     return job
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from tests.support import jobs, workers_api
+from tests.support import answers, jobs, workers_api
 from tests.support.workers_api import right
 
 from clockhand.domain import protocol
@@ -34,7 +34,7 @@ async def worker(db: database.Database) -> AsyncIterator[workers_api.Caller]:
         yield await api.worker()
 
 
-def pointers(answer: workers_api.Answer) -> list[str]:
+def pointers(answer: answers.Answer) -> list[str]:
     assert answer.headers["Content-Type"] == "application/problem+json", answer.text
     return [one["pointer"] for one in answer.json["errors"]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.support import pki
+from tests.support import answers, pki
 
 from clockhand.api.runs import certificates, feed, frontproxy, listener, server
 from clockhand.kube import access, aggregation
@@ -36,19 +36,6 @@ class Nobody:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.text)
-
-
-@dataclass(frozen=True)
 class Caller:
     """One TLS identity; `headers` go with every call."""
 
@@ -56,12 +43,12 @@ class Caller:
     url: str
     headers: Mapping[str, str]
 
-    async def call(self, method: str, path: str, *, accept: str = "", body: Any = None, **query: str) -> Answer:
+    async def call(self, method: str, path: str, *, accept: str = "", body: Any = None, **query: str) -> answers.Answer:
         headers = {**self.headers, **({"Accept": accept} if accept else {})}
         async with self.session.request(method, self.url + path, params=query, headers=headers, json=body) as answer:
-            return Answer(answer.status, dict(answer.headers), await answer.text())
+            return await answers.answer_of(answer)
 
-    async def get(self, path: str, *, accept: str = "", **query: str) -> Answer:
+    async def get(self, path: str, *, accept: str = "", **query: str) -> answers.Answer:
         return await self.call("GET", path, accept=accept, **query)
 
     @contextlib.asynccontextmanager

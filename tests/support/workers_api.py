@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 import aiohttp
-from tests.support import jobs
+from tests.support import answers, jobs
 
 from clockhand.api import auth, pools, reviews, server
 from clockhand.domain import tokens
@@ -29,19 +29,6 @@ ACCOUNT = "clockhand-pool-mailers"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.text)
-
-
-@dataclass(frozen=True)
 class Caller:
     """Somebody with a credential, or with none."""
 
@@ -49,21 +36,21 @@ class Caller:
     url: str
     secret: str | None = None
 
-    async def post(self, path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Answer:
+    async def post(self, path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> answers.Answer:
         """`body` as it is where it is bytes, else as JSON."""
         return await self.send("POST", path, body, headers=headers)
 
     async def send(
         self, method: str, path: str, body: Any = b"", *, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> answers.Answer:
         data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         bearer = {"Authorization": f"Bearer {self.secret}"} if self.secret is not None else {}
         async with self.session.request(
             method, self.url + path, data=data, headers={**bearer, **(headers or {})}
         ) as got:
-            return Answer(got.status, dict(got.headers), await got.text())
+            return await answers.answer_of(got)
 
-    async def call(self, what: str, *, place: str = PLACE, pool: str = NAME, **fields: Any) -> Answer:
+    async def call(self, what: str, *, place: str = PLACE, pool: str = NAME, **fields: Any) -> answers.Answer:
         """One of the four calls, with a body that is right but for `fields`."""
         return await self.post(path_of(what, place=place, pool=pool), {**right(what), **fields})
 

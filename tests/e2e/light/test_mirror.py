@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import kubeapi, light, objects, postgres
+from tests.support import kubeapi, light, objects
 
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
@@ -24,7 +24,7 @@ from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import flow, pods, workloads
 from clockhand.kube import objects as calls
-from clockhand.store import database, duties, migrations, partitions
+from clockhand.store import database, duties
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0
@@ -41,24 +41,6 @@ def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         define(running.api)
         yield running
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.server() as running:
-        yield running
-
-
-@pytest.fixture
-async def db(server: postgres.PostgresServer) -> AsyncIterator[database.Database]:
-    name = await asyncio.to_thread(server.new_database)
-    opened = database.Database(server.url(name), size=8, name="test")
-    await opened.open()
-    await migrations.apply(opened)
-    async with opened.transaction() as connection:
-        await partitions.ensure_window(connection, now=await database.now(connection), retention_days=30)
-    yield opened
-    await opened.close()
 
 
 @dataclass

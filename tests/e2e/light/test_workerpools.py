@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import jobs, light, objects, postgres
+from tests.support import jobs, light, objects
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand import errors
@@ -24,7 +24,7 @@ from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import objects as listed
 from clockhand.kube import workloads as calls
-from clockhand.store import database, duties, migrations, partitions
+from clockhand.store import database, duties
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATOR = "system:serviceaccount:clockhand-system:clockhand-operator"
@@ -46,24 +46,6 @@ def cluster() -> Iterator[light.LightCluster]:
         published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
         wait_for("the published schema", lambda: "execCommands" in kubectl.call("get", "--raw", published).out)
         yield running
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.server() as running:
-        yield running
-
-
-@pytest.fixture
-async def db(server: postgres.PostgresServer) -> AsyncIterator[database.Database]:
-    name = await asyncio.to_thread(server.new_database)
-    opened = database.Database(server.url(name), size=4, name="test")
-    await opened.open()
-    await migrations.apply(opened)
-    async with opened.transaction() as connection:
-        await partitions.ensure_window(connection, now=await database.now(connection), retention_days=30)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture
