@@ -261,6 +261,25 @@ async def test_an_end_lets_those_go_on_that_waited_for_it(db: database.Database,
     assert (await row_of(db, second, "live_runs")).state == S.QUEUED
 
 
+async def test_what_could_not_be_followed_up_is_left_for_the_next_time(db: database.Database, desk: Desk) -> None:
+    one_at_a_time = jobs.pooled(concurrency_policy=spec.ConcurrencyPolicy.QUEUE)
+    waiting = []
+    for number in range(2):
+        async with db.transaction() as connection:
+            now = await database.now(connection)
+            job = await jobs.make_job(connection, one_at_a_time, name=f"job-{number}")
+            first = await jobs.make_run(connection, job, S.RUNNING, at=now - 2 * MINUTE)
+            waiting.append(await jobs.make_run(connection, job, S.BLOCKED, at=now - MINUTE))
+        assert await desk.send(report(first)) == [(True, S.SUCCEEDED)]
+        if number == 0:
+            async with db.transaction() as blocker:
+                await blocker.execute("SELECT FROM jobs FOR UPDATE")
+                with pytest.raises(errors.Unavailable):
+                    await desk.reports.follow_step()
+    await desk.reports.follow_step()
+    assert [(await row_of(db, run_id, "live_runs")).state for run_id in waiting] == [S.QUEUED, S.QUEUED]
+
+
 async def test_a_job_that_keeps_dying_is_paused(db: database.Database, desk: Desk) -> None:
     async with db.transaction() as connection:
         soon = await database.now(connection) + MINUTE

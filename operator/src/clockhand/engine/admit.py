@@ -7,7 +7,7 @@ nothing else. An end of a run promotes the next at once: of its job, and of the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -47,10 +47,12 @@ class Admit:
 
     async def follow(self, job_ids: Collection[uuid.UUID]) -> int:
         """Promotes what ends of runs of `job_ids` have made room for; returns how many runs became Queued."""
-        async with self._db.transaction() as connection:
-            now = await database.now(connection)
-            promoted = await promote_for(connection, job_ids, caps=self._file.current, now=now)
-            waiting = await queues.waiting(connection)
+        promoted, waiting = 0, False
+        for jobs in _parts(list(job_ids)):
+            async with self._db.transaction() as connection:
+                now = await database.now(connection)
+                promoted += await promote_for(connection, jobs, caps=self._file.current, now=now)
+                waiting = bool(await queues.waiting(connection))
         return promoted + (await self._promote_groups() if waiting else 0)
 
     async def _promote_groups(self) -> int:
@@ -85,6 +87,10 @@ async def promote_for(
         promoted = await groups.let_go(connection, caps, admitted, job_ids=stored, now=now)
     at_once = [run for one in admitted for run in one.at_once]
     return promoted + await runs.promote(connection, at_once, now=now)
+
+
+def _parts(job_ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
+    return (job_ids[first : first + BATCH] for first in range(0, len(job_ids), BATCH))
 
 
 def _admitted(stored: str, live: Sequence[admission.LiveRun], *, now: datetime) -> admission.Admitted:

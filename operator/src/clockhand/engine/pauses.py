@@ -52,6 +52,11 @@ class Candidates:
         elif state == states.RunState.DEAD and job_id in self.limited:
             self.dead.add(job_id)
 
+    def join(self, other: Candidates) -> None:
+        """Takes over the candidates of `other`."""
+        self.dead.update(other.dead)
+        self.succeeded_by_hand.update(other.succeeded_by_hand)
+
 
 async def follow(db: database.Database, candidates: Candidates) -> None:
     """Begins and ends pauses, once the outcomes that call for it are stored."""

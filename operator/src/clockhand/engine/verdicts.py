@@ -77,6 +77,12 @@ class Stored:
         """Whether anything is to be done about the rest."""
         return bool(self.jobs or self.backfills or self.pausing.dead or self.pausing.succeeded_by_hand)
 
+    def join(self, other: Stored) -> None:
+        """Takes over what `other` calls for: each job counts once, however many of its attempts have ended."""
+        self.jobs.update(other.jobs)
+        self.pausing.join(other.pausing)
+        self.backfills.update(other.backfills)
+
     def note_over(self, row: Any) -> None:
         """Takes note of a run that is over."""
         self.attempts[(row.run_id, row.token)] = row.state

@@ -8,7 +8,6 @@ the same was stored of that attempt before, the answer was lost and is given aga
 from __future__ import annotations
 
 import asyncio
-import collections
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -48,7 +47,7 @@ class Reports:
         self._db = db
         self._queued = queued
         self._aftermath = after
-        self._stored: collections.deque[verdicts.Stored] = collections.deque()
+        self._left = verdicts.Stored()
         self._followed = asyncio.Event()
         self._intake: intake.Intake[_Item, protocol.Reported] = intake.Intake(self._store, most=BATCH)
         self.step = self._intake.step
@@ -67,10 +66,19 @@ class Reports:
     async def follow_step(self) -> float:
         """Pauses, successors and backfills, as soon as something has been stored that calls for them."""
         await self._followed.wait()
-        while self._stored:
-            await self._aftermath.follow(self._stored.popleft())
         self._followed.clear()
+        left, self._left = self._left, verdicts.Stored()
+        try:
+            await self._aftermath.follow(left)
+        except errors.ClockhandError:
+            self._call_for(left)
+            raise
         return 0.0
+
+    def _call_for(self, stored: verdicts.Stored) -> None:
+        # joined, so that however far this falls behind there is no more of it than there are jobs
+        self._left.join(stored)
+        self._followed.set()
 
     async def _store(self, items: Sequence[_Item]) -> Sequence[protocol.Reported]:
         async with self._db.transaction() as connection:
@@ -85,8 +93,7 @@ class Reports:
         if released:
             self._queued({(row.pool, row.handler) for row in released})
         if stored.calls_for_more:
-            self._stored.append(stored)
-            self._followed.set()
+            self._call_for(stored)
         return [
             _reported(item, accepted=True, state=done[item.key])
             if id(item) in taken
