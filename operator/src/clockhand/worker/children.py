@@ -20,8 +20,6 @@ from clockhand.domain import protocol
 from clockhand.worker import outcomes, processes, sdk, tail
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
-_LAST_WORDS_SECONDS = 1.0
-
 
 def reference(name: str, function: Callable[..., Any]) -> str:
     """`module:function` or `script.py:function`, as another process finds it; raises InvalidInput where it would not."""
@@ -87,9 +85,9 @@ class Child:
                 await pump
                 return msgspec.json.decode(line, type=Answer)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.process.wait(), _LAST_WORDS_SECONDS)
+                await asyncio.wait_for(self.process.wait(), processes.LAST_WORDS_SECONDS)
             processes.kill(self.process)  # what it started may hold its output
-            await asyncio.wait({pump}, timeout=_LAST_WORDS_SECONDS)
+            await asyncio.wait({pump}, timeout=processes.LAST_WORDS_SECONDS)
         finally:
             pump.cancel()
         raise outcomes.Failed(processes.failure_of(await self.process.wait()))

@@ -23,7 +23,6 @@ from clockhand.worker import outcomes, processes, sdk, tail
 from clockhand.worker.attempts import Attempt, Ending, nothing
 
 _CHUNK = 65_536
-_LAST_WORDS_SECONDS = 1.0
 
 Argument = Annotated[str, msgspec.Meta(pattern="^[^\0]*$")]
 Commands = Mapping[str, Annotated[Sequence[Argument], msgspec.Meta(min_length=1)]]
@@ -99,7 +98,7 @@ async def _attended(process: asyncio.subprocess.Process, output: processes.Outpu
         await _fed(process, bytes(attempt.run.payload))
         code = await process.wait()
         processes.kill(process)
-        await asyncio.wait({copy}, timeout=_LAST_WORDS_SECONDS)
+        await asyncio.wait({copy}, timeout=processes.LAST_WORDS_SECONDS)
         return code
     except BaseException:
         await processes.end(process, gently=attempt.ending is not Ending.LOST)

@@ -10,6 +10,8 @@ from typing import Self
 
 from clockhand.domain import protocol
 
+LAST_WORDS_SECONDS = 1.0
+"""For what a process wrote to arrive, once it has ended: something that it left behind may hold its output."""
 _LEAVE_SECONDS = 2.0
 _LINE_LIMIT = 1 << 20
 
