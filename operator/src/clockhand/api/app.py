@@ -32,7 +32,7 @@ class Api:
         settings: config.Settings,
         db: database.Database,
         asked: reviews.Reviews | None,
-        administered: limits.LimitsFile,
+        file: limits.LimitsFile,
     ) -> None:
         self._settings = settings
         self._db = db
@@ -40,7 +40,7 @@ class Api:
             db,
             replica=settings.replica,
             lease=settings.shard_lease,
-            limits=administered,
+            limits=file,
             kafka=kafka.Publisher(settings, partitions=settings.kafka_partitions),
         )
         self._server = server.Server(auth.Gate(db, asked), pools.PoolCalls(self._pools))
@@ -77,7 +77,7 @@ async def serve(settings: config.Settings) -> None:
     """`clockhand api`: runs until SIGTERM or SIGINT."""
     stop = loops.stop_on_signals()
     _allow_connections(pools.MOST_WAITING)
-    administered = limits.LimitsFile(settings.limits)
+    file = limits.LimitsFile(settings.limits)
     db = database.Database(
         settings.database_url,
         size=settings.database_pool,
@@ -88,7 +88,7 @@ async def serve(settings: config.Settings) -> None:
     await db.open()
     try:
         async with _reviews(settings.kubeconfig) as asked:
-            await Api(settings, db, asked, administered).run(stop)
+            await Api(settings, db, asked, file).run(stop)
     finally:
         await db.close()
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from clockhand import config, health
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
-from clockhand.engine import limits as caps
+from clockhand.engine import limits as limit_files
 from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates, workerpools, workforce
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
@@ -23,7 +23,7 @@ _STATUS_SECONDS = 1.0
 async def serve(settings: config.Settings) -> None:
     """`clockhand operator`: runs until SIGTERM or SIGINT."""
     stop = loops.stop_on_signals()
-    limited = caps.LimitsFile(settings.limits)
+    file = limit_files.LimitsFile(settings.limits)
     db = database.Database(
         settings.database_url, size=settings.database_pool, name="operator", options=settings.database_session_options
     )
@@ -39,7 +39,7 @@ async def serve(settings: config.Settings) -> None:
                 name=settings.replica,
                 lease=settings.shard_lease,
                 namespaces=settings.namespaces,
-                caps=limited,
+                file=file,
             )
             async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
                 await schema.until_it_fits(db, stop)

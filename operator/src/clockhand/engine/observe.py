@@ -61,13 +61,13 @@ class Observe:
         *,
         held: shards.Shards,
         clock: Callable[[], float] = time.monotonic,
-        caps: limits.LimitsFile | None = None,
+        file: limits.LimitsFile | None = None,
     ) -> None:
         self._db = db
         self._api = api
         self._held = held
         self._clock = clock
-        self._aftermath = aftermath.Aftermath(db, caps)
+        self._aftermath = aftermath.Aftermath(db, file)
         self._launched: dict[uuid.UUID, Accepted] = {}
         self._started: dict[uuid.UUID, runs.Started] = {}
         self._waits: dict[uuid.UUID, runs.Waits] = {}

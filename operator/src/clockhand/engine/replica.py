@@ -47,7 +47,7 @@ _PAUSES_EVERY = 60.0
 
 
 class Replica:
-    """The engine of one operator process. `lease` is that of its shards, in seconds; `caps` is the file of limits."""
+    """The engine of one operator process. `lease` is that of its shards, in seconds; `file` is that of limits."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Replica:
         name: str,
         lease: float,
         namespaces: tuple[str, ...] = (),
-        caps: limits.LimitsFile | None = None,
+        file: limits.LimitsFile | None = None,
     ) -> None:
         api = kube_pods.Pods(client)
         self._db = db
         self._lease = lease
         self.held = shards.Shards(db, replica=name, lease=lease)
-        self._caps = caps or limits.LimitsFile(None)
-        self.observer = observe.Observe(db, api, held=self.held, caps=self._caps)
+        self._file = file or limits.LimitsFile(None)
+        self.observer = observe.Observe(db, api, held=self.held, file=self._file)
         reports = launch.Reports(
             launched=self.observer.note_launched,
             ended=self.observer.note_claim_end,
@@ -74,11 +74,11 @@ class Replica:
         )
         self._launcher = launch.Launch(db, api, held=self.held, reports=reports)
         steps = pulse.Steps(
-            fire.Fire(db, file=self._caps),
-            admit.Admit(db, self._caps),
-            backfill.Backfill(db, self._caps),
+            fire.Fire(db, file=self._file),
+            admit.Admit(db, self._file),
+            backfill.Backfill(db, self._file),
             deadlines.Deadlines(db),
-            pulse.Pods(claim.Claims(self._caps), self._launcher, self.observer),
+            pulse.Pods(claim.Claims(self._file), self._launcher, self.observer),
         )
         self._pulse = pulse.Pulse(db, held=self.held, steps=steps)
         self._rezone = rezone.Rezone(db, version=self.held.zone_version, lease=lease)
@@ -123,7 +123,7 @@ class Replica:
             "sweep": self._sweep_step,
             "tidy": self._tidy_step,
             "zones": self._zones_step,
-            "limits": self._caps.step,
+            "limits": self._file.step,
         }
 
     async def run(self, stop: asyncio.Event, *, also: Mapping[str, loops.Step] | None = None) -> None:

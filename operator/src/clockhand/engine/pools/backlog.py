@@ -29,10 +29,10 @@ class _Turns:
 class Backlog:
     """Looks into the queues of pools for those who wait at a desk."""
 
-    def __init__(self, db: database.Database, desk: desks.Desk, administered: limits.LimitsFile) -> None:
+    def __init__(self, db: database.Database, desk: desks.Desk, file: limits.LimitsFile) -> None:
         self._db = db
         self._desk = desk
-        self._limits = administered
+        self._file = file
         self._turns: dict[str, _Turns] = {}
         self._held_back: set[str] = set()
 
@@ -70,7 +70,7 @@ class Backlog:
         starts = {handler: turn.owners.get(handler, turns.Turn()).owner for handler in rooms}
         waiting = await pools.waiting(connection, pool=pool, starts=starts, limit=_MOST_OWNERS)
         self._desk.found_empty([(pool, handler) for handler in rooms if handler not in waiting])
-        settings, current = self._desk.settings_of(pool), self._limits.current
+        settings, current = self._desk.settings_of(pool), self._file.current
         allowed = {handler: [one for one in found if settings.allows(one)] for handler, found in waiting.items()}
         owners = {owner for found in allowed.values() for owner in found}
         room = await limits.room(connection, current, owners=owners, pools=[pool] if owners else ())

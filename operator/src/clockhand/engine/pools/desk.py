@@ -121,9 +121,9 @@ class Desk:
     """The waiting claims of one process, and what is known of the queues that they wait for."""
 
     def __init__(
-        self, administered: limits.LimitsFile | None = None, *, monotonic: Callable[[], float] = time.monotonic
+        self, file: limits.LimitsFile | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._limits = administered
+        self._file = file
         self._monotonic = monotonic
         self._moved = asyncio.Event()
         self._pools: dict[str, _Waiting] = {}
@@ -199,9 +199,9 @@ class Desk:
         waiting = self._pools.get(pool)
         if waiting is None or not waiting.lines.get(handler) or not waiting.settings.allows(owner):
             return False
-        if self._limits is None:
+        if self._file is None:
             return True
-        current = self._limits.current
+        current = self._file.current
         return current.owner_cap(owner) is None and current.pool_cap(pool) is None
 
     def next_seat(self, pool: str, handler: str) -> Seat | None:

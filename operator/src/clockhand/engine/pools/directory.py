@@ -22,12 +22,12 @@ class Directory:
     def __init__(
         self,
         db: database.Database,
-        administered: limits.LimitsFile,
+        file: limits.LimitsFile,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = db
-        self._limits = administered
+        self._file = file
         self._monotonic = monotonic
         self._known: dict[str, tuple[float, pools.Settings]] = {}
         self._asked: dict[str, float] = {}
@@ -78,7 +78,7 @@ class Directory:
         return settings
 
     def _administered(self, settings: pools.Settings) -> pools.Settings:
-        wanted = self._limits.current.pool_settings(settings.pool)
+        wanted = self._file.current.pool_settings(settings.pool)
         return dataclasses.replace(
             settings,
             allowed_owners=wanted.allowed_owners,

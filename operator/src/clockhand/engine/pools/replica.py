@@ -35,20 +35,20 @@ class Replica:
         *,
         name: str,
         lease: float,
-        caps: limits.LimitsFile,
+        file: limits.LimitsFile,
         after: aftermath.Aftermath,
     ) -> None:
         self._db = db
         self._desk = seats = workers.desk
         self._claims = answers
         self._lease = lease
-        self._caps = caps
+        self._file = file
         self._held = shards.Shards(db, replica=name, lease=lease, role=sharding.Role.API)
-        self._backlog = backlog.Backlog(db, seats, caps)
+        self._backlog = backlog.Backlog(db, seats, file)
         steps = pulse.Steps(
-            fire.Fire(db, seats, caps),
-            admit.Admit(db, caps),
-            backfill.Backfill(db, caps),
+            fire.Fire(db, seats, file),
+            admit.Admit(db, file),
+            backfill.Backfill(db, file),
             deadlines.Deadlines(db),
             workers=workers,
         )
@@ -80,7 +80,7 @@ class Replica:
             "rescue": self._rescue_step,
             "changes": self._changes_step,
             "tidy": self._tidy_step,
-            "limits": self._caps.step,
+            "limits": self._file.step,
         }
 
     async def leave(self) -> None:

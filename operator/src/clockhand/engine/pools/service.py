@@ -26,17 +26,17 @@ class Pools:
         limits: limit_files.LimitsFile | None = None,
         kafka: kafkas.Publisher | None = None,
     ) -> None:
-        caps = limits or limit_files.LimitsFile(None)
-        self.desk = desk.Desk(caps)
-        self._directory = directory.Directory(db, caps)
+        file = limits or limit_files.LimitsFile(None)
+        self.desk = desk.Desk(file)
+        self._directory = directory.Directory(db, file)
         self._claims = claims.Claims(db, self.desk)
         self._heartbeats = heartbeats.Heartbeats(db)
-        after = aftermath.Aftermath(db, caps)
+        after = aftermath.Aftermath(db, file)
         self._reports = reports.Reports(db, after=after, queued=self.desk.queued)
         self._starts = starts.Starts(db)
         self._dispatch = dispatch.Dispatch(db, self.desk, kafka or kafkas.Publisher(), replica=replica)
         workers = pulse.Workers(self.desk, self._directory)
-        self._replica = engine.Replica(db, workers, self._claims, name=replica, lease=lease, caps=caps, after=after)
+        self._replica = engine.Replica(db, workers, self._claims, name=replica, lease=lease, file=file, after=after)
 
     def alive(self) -> bool:
         """Whether the loops have gone round lately; for the liveness probe."""
