@@ -155,6 +155,7 @@ def _report_twice(scene: Scene, number: int) -> int:
 def _lose_report_answer(scene: Scene, number: int) -> bool:
     """Requests get through and answers do not, until something is over that its worker was not told of."""
     del number
+    scene.tried("everything to be over", lambda: scene.stage.open_work(scene.fleet) == 0, seconds=30.0)
     scene.make_due()
     scene.tried("work under way", scene.begun)
     before = scene.over()

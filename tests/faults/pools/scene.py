@@ -57,10 +57,11 @@ class Scene:
         return count
 
     def begun(self) -> set[tuple[str, str]]:
-        """Attempts that have begun and had no effect yet."""
+        """Attempts that are open, have begun and had no effect yet."""
+        held = {(str(row.run_id), row.token) for row in self.open()}
         lines = witness.read(self.stage.witness)
         past = {line.key for line in lines if line.what != witness.BEGUN}
-        return {line.key for line in lines if line.what == witness.BEGUN} - past
+        return {line.key for line in lines if line.what == witness.BEGUN and line.key in held} - past
 
     def busy_worker(self) -> Replica | None:
         """One that is in the middle of work."""
