@@ -177,7 +177,8 @@ async def test_a_job_that_cannot_be_evaluated_is_parked_alone(db: database.Datab
     [good] = await make(db, daily(now + 5 * HOUR), now + 6 * HOUR, name="good")
     async with db.transaction() as connection:
         await connection.execute(
-            "UPDATE job_specs SET spec = jsonb_set(spec::jsonb, '{timeZone}', '\"No/Where\"') WHERE job_id = %s", (bad.job_id,)
+            "UPDATE job_specs SET spec = jsonb_set(spec::jsonb, '{timeZone}', '\"No/Where\"') WHERE job_id = %s",
+            (bad.job_id,),
         )
     await stored(db, OLD)
     assert await fresh(db).run_once() == 1
