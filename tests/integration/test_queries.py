@@ -392,7 +392,7 @@ async def _expiry(scene: Scene) -> None:
     )
     await scene.raw.execute("UPDATE jobs SET expires_at = %s WHERE job_id = ANY(%s)", (scene.now, over[:BATCH]))
     await scene.raw.execute(
-        "UPDATE job_specs SET spec = spec || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)", (over[:BATCH],)
+        "UPDATE job_specs SET spec = spec::jsonb || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)", (over[:BATCH],)
     )
     found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
     assert set(found) == set(over[:BATCH])
@@ -476,7 +476,7 @@ async def _leases(scene: Scene) -> None:
     names = [f"worker-{number}" for number in range(4)]
     text = (
         "UPDATE live_runs SET pool = %s, handler = 'email.send', shard = shard + 256, lease_until = %s, worker = "
-        "'worker-' || token %% 4 WHERE run_id = ANY(%s)"
+        "'worker-' || (hashtext(run_id::text) & 3) WHERE run_id = ANY(%s)"
     )
     opened = [key.run_id for key in await scene.keys(S.CLAIMED, S.RUNNING)]
     await scene.raw.execute(text.encode(), (jobs.POOL, scene.now, opened))

@@ -33,7 +33,7 @@ Parameters = Mapping[str, Any]
 
 _SESSION = (
     "-c statement_timeout=10s -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s "
-    "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on"
+    "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on -c enable_seqscan=off"
 )
 _FRESH_SECONDS = 1.0
 _PREPARED_AFTER = 5
