@@ -21,6 +21,8 @@ PLAIN = Setting()
 CROWD = 200
 CAP = 4
 LONG_LEASE, LONG_OUTAGE = 90, 300.0
+CLOGGED = LEASE / 2
+"""Seconds without answers at most: no lease ends by that."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _lose_report_answer(scene: Scene, number: int) -> bool:
     scene.tried("work under way", scene.begun)
     before = scene.over()
     scene.stage.wire.clog()
-    lost = scene.tried("a report to be stored", lambda: scene.over() > before)
+    lost = scene.tried("a report to be stored", lambda: scene.over() > before, seconds=CLOGGED)
     scene.stage.wire.cut()
     scene.stage.wire.mend()
     return bool(lost)
@@ -172,7 +174,7 @@ def _lose_claim_answer(scene: Scene, number: int) -> bool:
     scene.tried("everything to be over", lambda: scene.stage.open_work(scene.fleet) == 0)
     scene.stage.wire.clog()
     scene.make_due()
-    lost = scene.tried("runs to be claimed", scene.open)
+    lost = scene.tried("runs to be claimed", scene.open, seconds=CLOGGED)
     scene.stage.wire.cut()
     scene.stage.wire.mend()
     return bool(lost)
