@@ -12,8 +12,8 @@ const { CLOCKHAND_API_URL: api, CLOCKHAND_POOL: pool, CLOCKHAND_TOKEN_FILE: file
 const worker = `node-${randomUUID()}`, places = 10, held = new Map(); // what it has until that is reported, by run id
 let lease = 90, heartbeat = 30, renewed = 0, stopping = false;
 
-async function call(verb, body) { // each call may be repeated, and is until it is answered
-  for (let pause = 100; ; pause = Math.min(pause * 2, 10_000)) {
+async function call(verb, body) { // each call may be repeated, and is until it is answered; a claim says so
+  for (let pause = 100; ; pause = Math.min(pause * 2, 10_000), body.repeated = verb === "claim" || undefined) {
     try {
       const headers = { authorization: `Bearer ${(await readFile(file, "utf8")).trim()}` };
       const sent = { method: "POST", headers, body: JSON.stringify({ worker, ...body }) };

@@ -10,12 +10,6 @@ from tests.faults.pools import stage as stages
 
 FAULTS = [fault for _, several in runner.by_setting(catalogue.FAULTS) for fault in several if not fault.long]
 
-KNOWN = {
-    "claim-answer-lost": pytest.mark.xfail(
-        reason="a claim repeated at another API process, which has answered that worker before, waits for new runs"
-    )
-}
-
 
 @pytest.fixture(scope="module")
 def arena() -> Iterator[stages.Arena]:
@@ -31,7 +25,7 @@ def stage(arena: stages.Arena, request: pytest.FixtureRequest) -> Iterator[stage
 
 @pytest.mark.parametrize(
     ("stage", "fault"),
-    [pytest.param(fault.setting, fault, id=fault.name, marks=KNOWN.get(fault.name, ())) for fault in FAULTS],
+    [pytest.param(fault.setting, fault, id=fault.name) for fault in FAULTS],
     indirect=["stage"],
     scope="module",
 )

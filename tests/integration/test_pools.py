@@ -232,6 +232,18 @@ async def test_another_process_gives_a_worker_what_it_was_given(db: database.Dat
         assert len((await other.claim(jobs.POOL, claim(max=2, held=held))).runs) == 1
 
 
+async def test_a_claim_repeated_at_a_process_that_knows_the_worker_is_looked_up(
+    db: database.Database, pools: service.Pools
+) -> None:
+    async with looking(service.Pools(db, replica="two", lease=10)) as other:
+        assert (await other.claim(jobs.POOL, claim(wait_seconds=0))).runs == ()
+        async with db.transaction() as connection:
+            await queued(connection, 1)
+        [lost] = (await pools.claim(jobs.POOL, claim())).runs
+        assert (await other.claim(jobs.POOL, claim(wait_seconds=0))).runs == ()
+        assert (await other.claim(jobs.POOL, claim(wait_seconds=0, repeated=True))).runs == (lost,)
+
+
 async def test_two_processes_never_give_a_run_twice(db: database.Database) -> None:
     async with db.transaction() as connection:
         await make_pool(connection)

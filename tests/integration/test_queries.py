@@ -392,7 +392,8 @@ async def _expiry(scene: Scene) -> None:
     )
     await scene.raw.execute("UPDATE jobs SET expires_at = %s WHERE job_id = ANY(%s)", (scene.now, over[:BATCH]))
     await scene.raw.execute(
-        "UPDATE job_specs SET spec = spec::jsonb || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)", (over[:BATCH],)
+        "UPDATE job_specs SET spec = spec::jsonb || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)",
+        (over[:BATCH],),
     )
     found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
     assert set(found) == set(over[:BATCH])

@@ -79,6 +79,8 @@ class ClaimRequest(Request, frozen=True, kw_only=True):
     handlers: Annotated[tuple[HandlerName, ...], msgspec.Meta(min_length=1, max_length=256)]
     max: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)] = 1
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS)] = 20.0
+    repeated: bool = False
+    """It was sent before, and not answered: whoever gets it now may be another process than the one that did."""
     held: HeldRuns = ()
 
 

@@ -16,7 +16,8 @@ from clockhand.worker import tail
 Key = tuple[int, str]
 Clock = Callable[[], float]
 
-_REMEMBERED = 2 * protocol.MAX_RUNS
+_REMEMBERED_SECONDS = 60.0
+"""No answer is on its way for so long: what was given before its report was stored has come by then."""
 _SETTLED_SECONDS = 15.0
 """After the wait of a claim that was cut off: by then a heartbeat tells what it was given."""
 
@@ -120,6 +121,7 @@ class Attempts:
         self._held: dict[Key, Attempt] = {}
         self._past: set[Key] = set()
         self._long_past: set[Key] = set()
+        self._past_until = float("-inf")
 
     def __len__(self) -> int:
         return len(self._held)
@@ -151,9 +153,11 @@ class Attempts:
         """It is over: its report was answered, or it is somebody else's."""
         if self._held.pop(attempt.key, None) is None:
             return
-        self._past.add(attempt.key)
-        if len(self._past) > _REMEMBERED:
+        now = self.clock()
+        if now > self._past_until:
             self._past, self._long_past = set(), self._past
+            self._past_until = now + _REMEMBERED_SECONDS
+        self._past.add(attempt.key)
 
     def lose(self, attempt: Attempt, reason: str) -> None:
         """It is not ours any more: its handler is ended, and nothing is reported."""

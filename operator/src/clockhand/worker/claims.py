@@ -73,7 +73,7 @@ class Claims:
         """Asks again, without waiting, what a claim that was cut off would have brought: nobody here will run it."""
         if self._open is None:
             return
-        request = msgspec.structs.replace(self._open, wait_seconds=0.0)
+        request = msgspec.structs.replace(self._open, wait_seconds=0.0, repeated=True)
         with contextlib.suppress(errors.ClockhandError, TimeoutError):
             async with asyncio.timeout(_LAST_SECONDS):
                 answer = await self._api.claim(request)
@@ -86,7 +86,7 @@ class Claims:
 
         async def ask() -> protocol.ClaimAnswer:
             tries.append(clock())
-            return await self._api.claim(request)
+            return await self._api.claim(msgspec.structs.replace(request, repeated=len(tries) > 1))
 
         self._open = request
         answer = await client.persist("claim", ask)

@@ -51,7 +51,7 @@ class Claims:
         key = (settings.pool, request.worker)
         last = self._last.get(key)
         if last is None or last.request_id != request.request_id:
-            unsure = last is None or last.unsure
+            unsure = last is None or last.unsure or request.repeated
             last = self._last[key] = _Last(request.request_id, self._monotonic(), unsure)
         if last.unsure:
             last.runs = await self._given_before(last, settings, request)

@@ -13,8 +13,8 @@ from clockhand.engine.pools import intake, messages
 from clockhand.store import assigned, database, leases, pools
 
 BATCH = 100
-_LATE = timedelta(seconds=5)
-"""By then the answer to a claim has reached its worker, or is lost."""
+_LATE_SECONDS = 5.0
+"""By then the answer to a claim has reached its worker, or is lost; with a short lease there is less time to find out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ class Heartbeats:
             now = await database.now(connection)
             kept = await leases.renew(connection, beats, now=now)
             for pool, of_pool in messages.by_pool(beats).items():
-                for run in await leases.unlisted(connection, of_pool, now=now, claimed_before=now - _LATE):
+                late = timedelta(seconds=min(_LATE_SECONDS, of_pool[0].lease / 3))
+                for run in await leases.unlisted(connection, of_pool, now=now, claimed_before=now - late):
                     again.setdefault((pool, run.worker), []).append(run)
         held: dict[tuple[str, str], dict[verdicts.Attempt, str | None]] = {}
         for row in kept:
