@@ -38,7 +38,7 @@ VOLLEYS: Sequence[Sequence[Shot]] = (
     (Shot("retry-open"), Shot("retry-stored"), Shot("death-open"), Shot("death-stored"), Shot("promoted")),
     (Shot("unposted", "stop"), Shot("posting", "stop"), Shot("ended-unstored", "stop"), Shot("answered", "lose")),
 )
-_TAKEN = "SELECT count(*) FROM shard_leases WHERE expires_at > now() AND NOT holder = ANY(%s)"
+_TAKEN = "SELECT count(*) FROM shard_leases WHERE shard < 256 AND expires_at > now() AND NOT holder = ANY(%s)"
 
 
 class KindStage(Stage):

@@ -18,11 +18,11 @@ COUNT = 10_000
 
 
 async def queue(db: database.Database, count: int) -> runs.Holder:
-    """`count` Queued runs over all shards, and a holder of all of them."""
+    """`count` Queued runs over all shards, and a holder of all of them. No other slot comes, however long that takes."""
     async with db.transaction() as connection:
         await jobs.make_partitions(connection)
         minute = (await database.now(connection)).replace(second=0, microsecond=0)
-        await jobs.make_jobs(connection, count, next_slot_at=minute)
+        await jobs.make_jobs(connection, count, job=jobs.plan(jobs.NEVER), next_slot_at=minute)
         holder = await jobs.hold_all(connection)
     while await fire.Fire(db).run_once(range(256)):
         pass

@@ -28,11 +28,11 @@ BATCH = 500
 MOST_RUNS = 5_000
 """Made in one go, and those of one job more: what a crowd of jobs catches up after days would outlast every time-out."""
 ANYBODYS_AFTER = timedelta(seconds=3)
-"""A slot overdue by this much may be fired by any replica: a dead one delays nobody for long."""
+"""A slot overdue by this much may be fired by any replica of its role: a dead one delays nobody for long."""
 
 
 class Fire:
-    """Fires the due slots of the shards that this replica holds, and long overdue ones of all shards.
+    """Fires the due slots of the shards that this replica holds, and long overdue ones of any shard of its role.
 
     Where workers wait at the `desk` they have the runs at once; `file` says what places concurrency groups have.
     """

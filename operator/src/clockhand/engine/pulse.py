@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 import structlog
 
 from clockhand import metrics
-from clockhand.domain import ids
 from clockhand.engine import admit, backfill, claim, clock, deadlines, fire, launch, observe, shards
 from clockhand.engine.pools import desk as desks
 from clockhand.engine.pools import directory as directories
@@ -130,7 +129,7 @@ class Pulse:
         began = self._monotonic()
         async with self._db.transaction() as connection:
             known = workers.directory.used() if workers else ()
-            wake = await runs.wake(connection, shards=held, pairs=pairs, known=known)
+            wake = await runs.wake(connection, shards=held, role=self._held.role, pairs=pairs, known=known)
         self._desk.looked(pairs, wake.queued_for)
         if workers:
             workers.directory.refresh(wake.pools, read_at=began)
@@ -171,7 +170,8 @@ class Pulse:
                 else:
                     break
         if wake.oldest_anywhere is not None and wake.now - wake.oldest_anywhere > fire.ANYBODYS_AFTER:
-            fired += await self._steps.fire.run_once(ids.EVERY_SHARD, anybodys=True)
+            # not those of the other role: while none of it is there to carry the runs out, their slots are missed
+            fired += await self._steps.fire.run_once(self._held.role.shards, anybodys=True)
         return fired
 
     async def _admit(self, wake: runs.Wake) -> int:

@@ -62,6 +62,10 @@ class Shards:
         return self._replica
 
     @property
+    def role(self) -> sharding.Role:
+        return self._role
+
+    @property
     def zone_version(self) -> str:
         return self._zone_version
 

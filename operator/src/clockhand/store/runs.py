@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from clockhand.domain import clock as clocks
-from clockhand.domain import states
+from clockhand.domain import sharding, states
 from clockhand.store import database
 
 NO_RUN = uuid.UUID(int=0)
@@ -339,12 +339,16 @@ async def wake(
     connection: database.Connection,
     *,
     shards: Collection[int],
+    role: sharding.Role = sharding.Role.OPERATOR,
     pairs: Sequence[tuple[str, str]] = (),
     known: Collection[str] = (),
 ) -> Wake:
-    """One look for all loops; `pairs` are pools and handlers for which somebody waits, `known` pools in use."""
+    """One look for all loops, at `shards` and at what is overdue in any shard of the role; `pairs` are pools and handlers
+    for which somebody waits, `known` pools in use."""
     parameters = {
         "shards": sorted(shards),
+        "first": role.shards.start,
+        "last": role.shards.stop - 1,
         "pools": [pool for pool, _ in pairs],
         "handlers": [handler for _, handler in pairs],
         "known": list(known),

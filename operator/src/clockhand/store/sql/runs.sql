@@ -330,7 +330,7 @@ SELECT (SELECT clock FROM installed) AS clock,
        coalesce(bool_or(news.there), false) AS news,
        EXISTS (SELECT FROM run_changes WHERE first_number IS NULL) AS unnumbered,
        (SELECT min(first.next_run_at)
-        FROM generate_series(0, 511) AS every (shard)
+        FROM generate_series(%(first)s::int, %(last)s::int) AS every (shard)
         CROSS JOIN LATERAL (SELECT next_run_at FROM jobs
                             WHERE jobs.shard = every.shard AND next_run_at <= (SELECT time FROM installed)
                             ORDER BY next_run_at LIMIT 1) AS first) AS oldest_anywhere,
