@@ -18,16 +18,9 @@ _FORMS = {
 }
 
 
-def _of_spec() -> list[cel.Rule]:
-    return list(_together())
-
-
 def _together() -> Iterator[cel.Rule]:
-    external = [
-        cel.demand(f"!self.external || !has(self.{name})", f"spec.{name} {workerpool.NOT_EXTERNAL}", at=name)
-        for name in workerpool.NOT_OF_EXTERNAL
-    ]
-    yield from external
+    for name in workerpool.NOT_OF_EXTERNAL:
+        yield cel.demand(f"!self.external || !has(self.{name})", f"spec.{name} {workerpool.NOT_EXTERNAL}", at=name)
     yield cel.demand(
         "!has(self.image) || !has(self.template)", f"spec.image {workerpool.IMAGE_OR_TEMPLATE}", at="image"
     )
@@ -84,7 +77,7 @@ RESOURCE = definition.Resource(
         "selector": {"type": "string", "description": "The labels of the pods, as a selector."},
         "observedGeneration": {**definition.INT64, "description": "The generation that the rest speaks of."},
     },
-    of_spec=_of_spec,
+    of_spec=lambda: list(_together()),
     of_field=_of_field,
     restart_policy="Always",
     needed_of_containers=("name",),
