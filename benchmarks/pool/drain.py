@@ -24,7 +24,7 @@ from tests.support import postgres
 
 _WARM_SHARE = 0.1
 _PAUSE = 0.05
-_PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 600.0
 _LEAD_SECONDS = 10.0
 _FILLED_A_SECOND = 4_000
 _START_SECONDS = 0.2
@@ -154,7 +154,7 @@ async def drain(server: postgres.PostgresServer, contender: Contender, *, runs: 
 
 async def _complete(url: str, query: str, telling: Telling, runs: int) -> float:
     """When every run was complete. The database is not asked before the workers have handled them all."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while telling.handled < runs:  # noqa: ASYNC110 (it changes elsewhere)
             await asyncio.sleep(_PAUSE)
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
