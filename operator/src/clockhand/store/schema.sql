@@ -177,6 +177,7 @@ CREATE TABLE public.jobs (
     pool text COLLATE pg_catalog."C",
     handler text COLLATE pg_catalog."C",
     concurrency_group text COLLATE pg_catalog."C",
+    declared boolean DEFAULT true NOT NULL,
     generation bigint NOT NULL,
     resource_version bigint NOT NULL,
     spec_id bigint NOT NULL,
@@ -201,6 +202,16 @@ CREATE TABLE public.jobs (
     CONSTRAINT jobs_shard_check CHECK (((shard >= 0) AND (shard <= 511)))
 )
 WITH (fillfactor='80');
+
+CREATE TABLE public.kept_answers (
+    owner text NOT NULL COLLATE pg_catalog."C",
+    key text NOT NULL COLLATE pg_catalog."C",
+    digest bytea NOT NULL,
+    status smallint NOT NULL,
+    location text,
+    body text NOT NULL,
+    stored_at timestamp with time zone NOT NULL
+);
 
 CREATE TABLE public.limit_keys (
     key text NOT NULL COLLATE pg_catalog."C",
@@ -485,6 +496,9 @@ ALTER TABLE ONLY public.job_status
 ALTER TABLE ONLY public.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY public.kept_answers
+    ADD CONSTRAINT kept_answers_pkey PRIMARY KEY (owner, key);
+
 ALTER TABLE ONLY public.limit_keys
     ADD CONSTRAINT limit_keys_pkey PRIMARY KEY (key);
 
@@ -527,7 +541,9 @@ ALTER TABLE ONLY public.tokens
 ALTER TABLE ONLY public.tokens
     ADD CONSTRAINT tokens_pkey PRIMARY KEY (token_id);
 
-CREATE INDEX audit_by_owner ON public.audit USING btree (owner, at DESC);
+CREATE INDEX audit_by_owner ON public.audit USING btree (owner, audit_id);
+
+CREATE INDEX audit_of_job ON public.audit USING btree (job_id, audit_id) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX backfills_ended ON public.backfills USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 
@@ -552,6 +568,8 @@ CREATE INDEX jobs_due ON public.jobs USING btree (shard, next_run_at) WHERE (nex
 CREATE INDEX jobs_finished ON public.jobs USING btree (shard, expires_at) WHERE ((ttl_seconds IS NOT NULL) AND (next_run_at IS NULL));
 
 CREATE INDEX jobs_paused ON public.jobs USING btree (shard) WHERE (paused_at IS NOT NULL);
+
+CREATE INDEX kept_answers_by_age ON public.kept_answers USING btree (stored_at);
 
 CREATE INDEX live_runs_attempt_deadline ON public.live_runs USING btree (shard, deadline_at) WHERE ((deadline_at IS NOT NULL) AND (state = ANY (ARRAY['Claimed'::public.run_state, 'Running'::public.run_state])) AND (pool IS NULL));
 

@@ -82,8 +82,9 @@ CREATE TABLE jobs (
     pool            text COLLATE "C",            -- whose workers take the runs; NULL: each attempt is a pod
     handler         text COLLATE "C",
     concurrency_group text COLLATE "C",
+    declared        boolean NOT NULL DEFAULT true,  -- by an object of the cluster, which alone may change it; false: over REST
     generation      bigint NOT NULL,
-    resource_version bigint NOT NULL,
+    resource_version bigint NOT NULL,            -- of the object; over REST it counts the changes
     spec_id         bigint NOT NULL,             -- no foreign key: its check would need an index that every fire pays for
     labels          jsonb,
     created_at      timestamptz NOT NULL,
@@ -377,6 +378,19 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (stored_at);
 
+-- Answers to REST calls that came with an Idempotency-Key, so that the same call gets the same answer for a day.
+CREATE TABLE kept_answers (
+    owner           text COLLATE "C" NOT NULL,
+    key             text COLLATE "C" NOT NULL,
+    digest          bytea NOT NULL,              -- of method, path and body
+    status          smallint NOT NULL,
+    location        text,
+    body            text NOT NULL,
+    stored_at       timestamptz NOT NULL,
+    PRIMARY KEY (owner, key)
+);
+CREATE INDEX kept_answers_by_age ON kept_answers (stored_at);
+
 CREATE TABLE audit (
     audit_id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at              timestamptz NOT NULL,
@@ -387,7 +401,8 @@ CREATE TABLE audit (
     run_id          uuid,
     detail          jsonb
 );
-CREATE INDEX audit_by_owner ON audit (owner, at DESC);
+CREATE INDEX audit_by_owner ON audit (owner, audit_id);
+CREATE INDEX audit_of_job ON audit (job_id, audit_id) WHERE job_id IS NOT NULL;
 
 -- Both halves, for readers that want one list.
 CREATE VIEW runs AS
