@@ -244,6 +244,23 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_lease(
         assert worker.effects() == ["block-00000 1 begun", "block-00000 1 done"]
 
 
+async def test_an_attempt_that_goes_on_is_seen_to_run_before_a_heartbeat_is_due(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE pools SET lease_seconds = 7200, heartbeat_seconds = 3600")
+    await queued(db, "wait")
+    async with worker_process.working(api.url, secret, tmp_path) as worker:
+        await worker.until(lambda effects: effects == ["wait-00000 1 begun"])
+        state = S.CLAIMED.value
+        while state != S.RUNNING:
+            async with db.transaction() as connection:
+                state = await jobs.one(connection, "SELECT state::text FROM live_runs")
+            await asyncio.sleep(0.1)
+        worker.tell("go")
+        await worker.until(lambda effects: effects[-1] == "wait-00000 1 done")
+
+
 async def test_a_run_that_cannot_be_renewed_is_ended_before_its_lease(
     db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ class Attempt:
     """An attempt that this worker has."""
 
     __slots__ = (
+        "begun",
         "deadline",
         "done",
         "ending",
@@ -81,6 +82,7 @@ class Attempt:
         self.held = protocol.Held(run_id=run.run_id, token=run.token)
         self.key: Key = key_of(self.held)
         self.trusted_until = trusted_until
+        self.begun = now
         self.deadline = float("inf") if run.timeout_seconds is None else now + run.timeout_seconds
         self.ending: Ending | None = None
         self.reason: str | None = None

@@ -21,6 +21,8 @@ from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, key_of
 
 _LONGEST_LOOK, _SHORTEST_LOOK = 0.25, 0.02
 _LONGEST_PATIENCE = 10.0
+_SHOWN_AFTER = 3.0
+"""Seconds until an attempt that goes on is told of for the first time: it is seen to run then, not a heartbeat later."""
 log = structlog.get_logger(__name__)
 
 Given = Callable[[Sequence[protocol.Run], float], object]
@@ -41,7 +43,7 @@ class Heart:
         self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
         """Done when the thread has ended; with its error where it was not asked to."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._last_beat = 0.0
+        self._last_beat = self._listed_at = 0.0
         self._again_in: float | None = None
 
     def start(self, probes: health.Probes) -> None:
@@ -128,7 +130,7 @@ class Heart:
         # one request, also with nothing to list; several where some of it is about to be given back
         for first in range(0, max(len(held), 1), protocol.MAX_RUNS):
             part = tuple(held[first : first + protocol.MAX_RUNS])
-            sent = self._attempts.clock()
+            sent = self._listed_at = self._attempts.clock()
             request = protocol.HeartbeatRequest(worker=self._settings.worker_name, held=part)
             self._follow(await self._api.heartbeat(request, patience=patience), sent)
 
@@ -153,7 +155,7 @@ class Heart:
             now = self._attempts.clock()
             if self._has_nothing_to_ask():
                 self._last_beat = now
-            elif now >= self._last_beat + (self._again_in or self._rhythm.heartbeat):
+            elif now >= self._last_beat + (self._again_in or self._pause(now)):
                 self._asked.set()
             self._look(now)
             await asyncio.sleep(min(max(self._rhythm.lease / 50, _SHORTEST_LOOK), _LONGEST_LOOK))
@@ -162,6 +164,12 @@ class Heart:
         if self._attempts:
             return False
         return self._again_in is None and self._last_beat >= self._attempts.doubtful_until
+
+    def _pause(self, now: float) -> float:
+        """Between two heartbeats, in seconds."""
+        begun_by = now - _SHOWN_AFTER
+        news = any(self._listed_at < attempt.begun <= begun_by and not attempt.done for attempt in self._attempts)
+        return min(_SHOWN_AFTER, self._rhythm.heartbeat) if news else self._rhythm.heartbeat
 
     def _look(self, now: float) -> None:
         for attempt in self._attempts:
