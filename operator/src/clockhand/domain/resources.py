@@ -10,11 +10,11 @@ import enum
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from clockhand.domain import spec
+from clockhand.domain import backfill, spec
 
 MAX_BODY_BYTES = 1_048_576
 """Of a request."""
@@ -33,6 +33,8 @@ SERVER_FIELDS = frozenset({"id", "owner", "origin", "generation", "createdAt", "
 """Of a job as it is read; they are passed over where they are sent."""
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""As it is sent: with its offset from UTC."""
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -146,30 +148,34 @@ class RunRequest(Request, frozen=True, kw_only=True):
 class BackfillRequest(Request, frozen=True, kw_only=True):
     """Asks for runs of past slots that have none, from `from` to `to`, both included."""
 
-    from_at: datetime = msgspec.field(name="from")
-    to_at: datetime = msgspec.field(name="to")
+    from_at: Instant = msgspec.field(name="from")
+    to_at: Instant = msgspec.field(name="to")
     name: str | None = None
-    order: str = "OldestFirst"
-    concurrency: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    order: backfill.Order = backfill.Order.OLDEST_FIRST
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=backfill.MOST_AT_ONCE)] = 1
 
 
 class RetryManyRequest(Request, frozen=True, kw_only=True):
-    """Asks for every ended run of a state to be tried again: those of one job, of a time, `limit` at most."""
+    """Asks for ended runs of a state to be tried again: those of one job, of a time, `limit` at most.
+
+    `cursor` goes on where an answer ended, with all else as it was.
+    """
 
     job: uuid.UUID | None = None
-    state: str = "Dead"
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
+    state: Literal["Dead", "Unknown", "Cancelled"] = "Dead"
+    since: Instant | None = None
+    until: Instant | None = None
+    limit: Limit = MAX_PAGE
+    cursor: str | None = None
     dry_run: bool = False
 
 
 class RetriedMany(Resource, frozen=True, kw_only=True):
-    """How many runs were taken back, and how many could not be. `more`: ask again, there may be further ones."""
+    """How many runs were taken back, and how many could not be. `next`: there may be more, and this cursor leads to them."""
 
     retried: int
     passed: int
-    more: bool = False
+    next: str | None = None
 
 
 class Run(Resource, frozen=True, kw_only=True):
@@ -178,6 +184,8 @@ class Run(Resource, frozen=True, kw_only=True):
     id: uuid.UUID
     name: str
     job: str
+    """Its name."""
+    job_id: uuid.UUID
     owner: str
     kind: str
     state: str
