@@ -6,6 +6,7 @@
     ├── InvalidInput      tell the user: the sentence names the field (exit code 2, 422, a condition)
     ├── NotFound          the thing is not there (404)
     ├── Conflict          the thing is in another state than the caller thought; read again (409)
+    │   └── Changed       it is not as it was when the caller read it (412)
     ├── Stale             this process lost its token or lease: stop, write nothing more
     ├── Refused           the other side will not do it for us, whoever asks again (401, 403)
     ├── Unavailable       try again later, with back-off; carries `retry_after` in seconds where known
@@ -35,6 +36,10 @@ class NotFound(ClockhandError):
 
 class Conflict(ClockhandError):
     """The thing is in another state than the caller assumed."""
+
+
+class Changed(Conflict):
+    """The thing is another version than the caller named: nothing was done."""
 
 
 class Stale(ClockhandError):

@@ -1,0 +1,1 @@
+"""Jobs that are declared over REST, and what REST shows of all of them."""
