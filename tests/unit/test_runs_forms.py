@@ -71,14 +71,6 @@ def test_every_field_of_the_schema_is_described() -> None:
             assert part.get("description"), path
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0.0s"), (0.35, "0.3s"), (9.94, "9.9s"), (9.97, "9s"), (42, "42s"), (125, "2m5s"), (-3, "0.0s")],
-)
-def test_short_spans_have_tenths(seconds: float, text: str) -> None:
-    assert table.short(timedelta(seconds=seconds)) == text
-
-
 def test_a_new_certificate_is_good_for_its_names() -> None:
     serving, _ = certificates.issue(HOSTS, NOW)
     assert certificates.is_good(serving, HOSTS, NOW)

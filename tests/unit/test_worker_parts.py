@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import attempts as made
 
-from clockhand import errors
+from clockhand import calling, errors
 from clockhand.domain import protocol
-from clockhand.worker import attempts, client, config, outcomes, processes, runner, sdk, tail
+from clockhand.worker import attempts, client, outcomes, processes, runner, sdk, tail
 from clockhand.worker.attempts import Ending
 
 NO_LEASE = pytest.raises(asyncio.CancelledError)
@@ -249,7 +249,7 @@ def test_a_token_is_read_again_where_it_was_replaced(tmp_path: Path, monkeypatch
     monkeypatch.setattr(time, "monotonic", lambda: now)
     file = tmp_path / "token"
     file.write_text("old\n", encoding="utf-8")
-    credential = client.Credential(config.Settings(pool="a/b", worker_name="one", token_file=str(file)))
+    credential = calling.Credential(token=None, token_file=str(file))
     assert credential.header() == {"Authorization": "Bearer old"}
     file.write_text("new", encoding="utf-8")
     now += 10
@@ -262,7 +262,7 @@ def test_a_token_is_read_again_where_it_was_replaced(tmp_path: Path, monkeypatch
 
 @given(failed=st.integers(1, 1000), asked=st.none() | st.floats(0, 3600))
 def test_pauses_grow_and_keep_to_what_was_asked(failed: int, asked: float | None) -> None:
-    wait = client.pause(failed, errors.Unavailable("", retry_after=asked))
+    wait = calling.pause(failed, errors.Unavailable("", retry_after=asked))
     assert 0.05 <= wait <= max(10.0, 1.2 * (asked or 0))
     assert wait >= (asked or 0)
 

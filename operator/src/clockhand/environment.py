@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,3 +77,10 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def names(text: str) -> tuple[str, ...]:
     """Names separated by commas, each once, in order."""
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
+
+
+def url(text: str) -> str:
+    """The address of an API, without a slash at its end."""
+    if not re.fullmatch(r"https?://[^/?#\s@]+(/[^?#\s]*)?", text):
+        raise ValueError(f"{text!r} is not a URL such as http://clockhand-api:8080")
+    return text.rstrip("/")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from clockhand import brokers, errors
-from clockhand.environment import Reader, one_of, read, seconds, variable, whole
+from clockhand.environment import Reader, one_of, read, seconds, url, variable, whole
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.-]")
@@ -86,12 +86,6 @@ def _pool(text: str) -> str:
     return text
 
 
-def _url(text: str) -> str:
-    if not re.fullmatch(r"https?://[^/?#\s@]+(/[^?#\s]*)?", text):
-        raise ValueError(f"{text!r} is not a URL such as http://clockhand-api:8080")
-    return text.rstrip("/")
-
-
 def _worker_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", text):
         raise ValueError(f"{text!r} is not a name of letters, digits, dots and dashes")
@@ -105,7 +99,7 @@ def _reference(text: str) -> str:
 
 
 _READERS: Mapping[str, Reader] = {
-    "api_url": _url,
+    "api_url": url,
     "pool": _pool,
     "token_file": str,
     "token": str,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from clockhand import errors, health, metrics
+from clockhand import calling, errors, health, metrics
 from clockhand.domain import protocol
 from clockhand.worker import client, config
 from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, key_of
@@ -103,7 +103,7 @@ class Heart:
                 failed, self._again_in = 0, None
             except errors.ClockhandError as error:
                 failed += 1
-                self._again_in = client.pause(failed, error, longest=min(self._rhythm.heartbeat / 4, 5.0))
+                self._again_in = calling.pause(failed, error, longest=min(self._rhythm.heartbeat / 4, 5.0))
                 log.warning("heartbeat_failed", error=str(error), failed=failed)
             except Exception:
                 failed, self._again_in = failed + 1, 1.0

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from clockhand import brokers, errors, metrics
+from clockhand import brokers, calling, errors, metrics
 from clockhand.domain import protocol
 from clockhand.worker import client, config, runner
 from clockhand.worker.attempts import Attempts, Rhythm
@@ -70,7 +70,7 @@ class Messages:
                         failed = 0
             except (aiokafka.errors.KafkaError, errors.Unavailable, OSError, TimeoutError) as error:
                 failed += 1
-                wait = client.pause(failed, longest=_LONGEST_PAUSE)
+                wait = calling.pause(failed, longest=_LONGEST_PAUSE)
                 log.warning(
                     "kafka_not_reached", error=str(error) or repr(error), failed=failed, again_in=round(wait, 2)
                 )

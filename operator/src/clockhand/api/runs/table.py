@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from clockhand.api.runs import negotiate, objects
-from clockhand.domain import instants
+from clockhand.domain import instants, spans
 from clockhand.store import listing
 
 Json = dict[str, Any]
@@ -30,7 +30,6 @@ COLUMN_DEFINITIONS: Sequence[Json] = [
     {"name": name, "type": kind, "format": "name" if name == "Name" else "", "description": text, "priority": priority}
     for name, kind, text, priority in _COLUMNS
 ]
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def table(
@@ -64,9 +63,9 @@ def cells(run: listing.Run, now: datetime) -> list[Any]:
         run.state,
         run.attempt,
         _scheduled(run),
-        _NOTHING if late is None else short(timedelta(seconds=late)),
+        _NOTHING if late is None else spans.short(timedelta(seconds=late)),
         _duration(run, now),
-        human(now - run.created_at),
+        spans.human(now - run.created_at),
         _worker(run),
         _reason(run),
     ]
@@ -80,10 +79,10 @@ def _scheduled(run: listing.Run) -> str:
 
 def _duration(run: listing.Run, now: datetime) -> str:
     if run.backfill is not None:
-        return short((run.finished_at or now) - run.created_at)
+        return spans.short((run.finished_at or now) - run.created_at)
     if run.started_at is None or run.state == "Retrying":
         return _NOTHING
-    return short((run.finished_at or now) - run.started_at)
+    return spans.short((run.finished_at or now) - run.started_at)
 
 
 def _worker(run: listing.Run) -> str:
@@ -100,30 +99,3 @@ def _reason(run: listing.Run) -> str:
     if run.count is None:
         return run.reason or _NOTHING
     return f"{run.reason} ({run.count} slot{'s' if run.count > 1 else ''})"
-
-
-def short(span: timedelta) -> str:
-    """Tenths below ten seconds, then as kubectl writes ages."""
-    whole = max(0.0, span.total_seconds())
-    return f"{whole:.1f}s" if whole < 9.95 else human(span)
-
-
-def human(span: timedelta) -> str:
-    """A span as kubectl writes ages: two units at most, and the second one only while it tells something."""
-    whole = max(0, int(span.total_seconds()))
-    minutes, hours, days = whole // _MINUTE, whole // _HOUR, whole // _DAY
-    steps = (
-        (whole < 2 * _MINUTE, f"{whole}s"),
-        (minutes < 10, _two(minutes, "m", whole % _MINUTE, "s")),
-        (minutes < 180, f"{minutes}m"),
-        (hours < 8, _two(hours, "h", minutes % 60, "m")),
-        (hours < 48, f"{hours}h"),
-        (days < 8, _two(days, "d", hours % 24, "h")),
-        (days < 730, f"{days}d"),
-        (days < 8 * 365, _two(days // 365, "y", days % 365, "d")),
-    )
-    return next((text for fits, text in steps if fits), f"{days // 365}y")
-
-
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
