@@ -16,7 +16,7 @@ from tests.support import frontproxy, history, jobs, postgres
 from tests.support.answers import Answer
 from tests.support.frontproxy import BASE, METADATA, METADATA_LIST, TABLE
 
-from clockhand.api.runs import feed, lists, negotiate, table, watch
+from clockhand.api.runs import feed, lists, negotiate, watch
 from clockhand.domain import instants
 from clockhand.domain.states import RunState
 from clockhand.engine import backfill
@@ -827,18 +827,3 @@ async def test_a_stopping_server_ends_its_watches(db: database.Database, tmp_pat
     async with server.front_proxy() as proxy, proxy.watch(TEAM) as events:
         await server.close()
         assert [event async for event in events] == []
-
-
-def test_ages_read_like_kubectls() -> None:
-    spans = {
-        5: "5s",
-        119: "119s",
-        150: "2m30s",
-        600: "10m",
-        10_800: "3h",
-        12_660: "3h31m",
-        90_000: "25h",
-        259_200: "3d",
-    }
-    assert {seconds: table.human(timedelta(seconds=seconds)) for seconds in spans} == spans
-    assert table.short(timedelta(milliseconds=350)) == "0.3s"
