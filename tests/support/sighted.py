@@ -28,7 +28,7 @@ def job(
     """A new object; created a second ago unless said otherwise."""
     return sightings.Sighting(
         uid=uuid.uuid4(),
-        namespace=namespace,
+        owner=f"k8s/{namespace}",
         name=name,
         generation=1,
         resource_version=next(_versions),
@@ -53,7 +53,7 @@ def replaced(seen: sightings.Sighting, **fields: Any) -> sightings.Sighting:
     return sightings.Sighting(
         **{
             "uid": seen.uid,
-            "namespace": seen.namespace,
+            "owner": seen.owner,
             "name": seen.name,
             "generation": seen.generation,
             "resource_version": next(_versions),

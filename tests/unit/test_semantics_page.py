@@ -12,7 +12,7 @@ import pytest
 from tests.support import sighted
 
 from clockhand import errors
-from clockhand.domain import admission, firing, leases, schedule, sightings, spec, states, times, verdict
+from clockhand.domain import admission, declared, firing, leases, schedule, sightings, spec, states, times, verdict
 from clockhand.domain.spec import CatchUpPolicy, ConcurrencyPolicy
 from clockhand.domain.states import RunState as S
 from clockhand.domain.states import SkipReason
@@ -69,10 +69,10 @@ def seen(created: str, **fields: Any) -> sightings.Sighting:
     return sighted.replaced(made, uid=uuid.UUID("6e1f9a52-3c1e-4b7c-9d59-0b6a5c0e2d11"))
 
 
-def fired(reading: sightings.Reading, now: datetime, *, early: bool = False) -> firing.Firing:
+def fired(reading: declared.Reading, now: datetime, *, early: bool = False) -> firing.Firing:
     assert reading.job is not None
     assert reading.first_slot_at is not None
-    origin = times.Origin(reading.sighting.uid, reading.sighting.created_at)
+    origin = times.Origin(reading.declared.uid, reading.declared.created_at)
     return firing.fire(reading.job, origin=origin, next_slot_at=reading.first_slot_at, live=(), now=now, early=early)
 
 

@@ -8,8 +8,7 @@ culprit stands alone and is parked, and everybody else goes on. One that takes t
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -18,17 +17,15 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, ids, sightings, spec, states, times
-from clockhand.engine import fire, inbox, pauses, poolready, skips, specs, templates
-from clockhand.store import database, duties, firing, mirroring, runs
+from clockhand.domain import conditions, declared, sightings
+from clockhand.engine import edits, fire, inbox, pauses, poolready, templates
+from clockhand.store import database, duties, mirroring
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-JOBS_A_SHARD = 64
 RESOURCE_GONE = "the ScheduledJob resource is not served by the cluster any more"
 _PARSED_AT_ONCE = 32
-_NO_SPEC = "{}"
 
 Seen = Sequence[sightings.Sighting]
 
@@ -126,7 +123,7 @@ class Mirror:
     async def _isolate(self, held: duties.Held, seen: sightings.Sighting, error: Exception) -> None:
         """The database refuses this very object: store that it is there, and why it does not fire."""
         log.error("object_not_stored", namespace=seen.namespace, job=seen.name, error=type(error).__name__)
-        fault = sightings.Fault("NotStored", f"the object cannot be stored ({type(error).__name__})")
+        fault = declared.Fault("NotStored", f"the object cannot be stored ({type(error).__name__})")
         bare = msgspec.structs.replace(seen, labels=None)
         try:
             await self._store(held, [bare], fault=fault)
@@ -135,8 +132,8 @@ class Mirror:
         except Exception as second:
             log.error("object_left_out", namespace=seen.namespace, job=seen.name, error=repr(second))
 
-    async def _store(self, held: duties.Held, seen: Seen, *, fault: sightings.Fault | None = None) -> None:
-        readings: list[sightings.Reading] = []
+    async def _store(self, held: duties.Held, seen: Seen, *, fault: declared.Fault | None = None) -> None:
+        readings: list[declared.Reading] = []
         async with self._db.transaction() as connection:
             changes = _sort(seen, await mirroring.known(connection, [one.uid for one in seen]))
             if not changes:
@@ -153,20 +150,18 @@ class Mirror:
         connection: database.Connection,
         changes: _Changes,
         *,
-        fault: sightings.Fault | None,
+        fault: declared.Fault | None,
         now: datetime,
-    ) -> Sequence[sightings.Reading]:
+    ) -> Sequence[declared.Reading]:
         """Edits and deletions: first every slot that is due fires under the spec that it was due under."""
         if not (changes.edited or changes.gone):
             return ()
-        wanted = [seen.uid for seen in (*changes.edited, *changes.gone)]
-        locked = await mirroring.lock(connection, wanted)
-        if await fire.settle_due(connection, wanted, now=now):
-            locked = await mirroring.lock(connection, wanted)
-        unfired = _unfired(locked.values(), now=now)
-        await skips.record(connection, unfired, now=now)
+        locked = await edits.settle(connection, [seen.uid for seen in (*changes.edited, *changes.gone)], now=now)
         readings = await self._read_edited(changes.edited, locked, fault=fault, now=now)
-        await _delete(connection, changes.gone, locked, now=now)
+        if changes.gone:
+            stopped = [seen.uid for seen in changes.gone if edits.stops_on_delete(locked[seen.uid])]
+            versions = {seen.uid: seen.resource_version for seen in changes.gone}
+            await edits.delete(connection, versions, stopped=stopped, now=now)
         await self._edit(connection, readings, locked, now=now)
         return readings
 
@@ -175,9 +170,9 @@ class Mirror:
         edited: Seen,
         locked: Mapping[UUID, mirroring.Locked],
         *,
-        fault: sightings.Fault | None,
+        fault: declared.Fault | None,
         now: datetime,
-    ) -> Sequence[sightings.Reading]:
+    ) -> Sequence[declared.Reading]:
         # the mark lies ahead where the database's clock was set back: what was decided is not decided again
         after = {seen.uid: max(now, locked[seen.uid].last_slot_at) for seen in edited}
         return await _read(edited, lambda seen: sightings.read(seen, after=after[seen.uid]), fault=fault, now=now)
@@ -185,7 +180,7 @@ class Mirror:
     async def _edit(
         self,
         connection: database.Connection,
-        readings: Sequence[sightings.Reading],
+        readings: Sequence[declared.Reading],
         locked: Mapping[UUID, mirroring.Locked],
         *,
         now: datetime,
@@ -194,10 +189,10 @@ class Mirror:
             return
         verdicts = [self._templates.verdict(reading) for reading in readings]
         rows = [
-            _row(reading, verdict, shard=locked[reading.sighting.uid].shard)
+            edits.row(reading, templates.fault(reading, verdict), shard=locked[reading.declared.uid].shard)
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
-        spec_ids = await mirroring.add_specs(connection, [_spec(reading) for reading in readings], now=now)
+        spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading) for reading in readings], now=now)
         await mirroring.edit_jobs(connection, rows, spec_ids, now=now)
         stored = await mirroring.lock_conditions(connection, spec_ids)
         await pauses.start_anew(connection, readings, locked)
@@ -205,27 +200,27 @@ class Mirror:
         shown = [
             _shown(reading, _Said(verdict, pooled.get(uid)), stored.get(uid, []), locked[uid], now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
-            for uid in (reading.sighting.uid,)
+            for uid in (reading.declared.uid,)
         ]
         await mirroring.set_conditions(connection, shown, now=now)
 
     async def _add(
-        self, connection: database.Connection, new: Seen, *, fault: sightings.Fault | None, now: datetime
-    ) -> Sequence[sightings.Reading]:
+        self, connection: database.Connection, new: Seen, *, fault: declared.Fault | None, now: datetime
+    ) -> Sequence[declared.Reading]:
         if not new:
             return ()
         readings = await _read(new, lambda seen: sightings.read_new(seen, now=now), fault=fault, now=now)
         verdicts = [self._templates.verdict(reading) for reading in readings]
-        shards = await _shards(connection, new)
+        shards = await edits.place(connection, new)
         rows = [
-            _row(reading, verdict, shard=shards[reading.sighting.uid])
+            edits.row(reading, templates.fault(reading, verdict), shard=shards[reading.declared.uid])
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
-        spec_ids = await mirroring.add_specs(connection, [_spec(reading) for reading in readings], now=now)
+        spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading) for reading in readings], now=now)
         await mirroring.add_jobs(connection, rows, spec_ids)
         pooled = await poolready.of_readings(connection, readings)
         shown = [
-            _shown(reading, _Said(verdict, pooled.get(reading.sighting.uid)), [], None, now=now)
+            _shown(reading, _Said(verdict, pooled.get(reading.declared.uid)), [], None, now=now)
             for reading, verdict in zip(readings, verdicts, strict=True)
         ]
         await mirroring.add_status(connection, shown, shards, now=now)
@@ -265,37 +260,17 @@ async def _touch(connection: database.Connection, touched: Seen) -> None:
         await mirroring.touch_jobs(connection, versions)
 
 
-async def _delete(
-    connection: database.Connection,
-    gone: Seen,
-    locked: Mapping[UUID, mirroring.Locked],
-    *,
-    now: datetime,
-) -> None:
-    """Waiting runs end here; an open attempt finishes, unless the job said Cancel."""
-    if not gone:
-        return
-    job_ids = [seen.uid for seen in gone]
-    reason = states.Reason.JOB_DELETED
-    await runs.cancel_waiting(connection, job_ids=job_ids, reason=reason, now=now)
-    stopped = [job_id for job_id in job_ids if _stops_on_delete(locked[job_id])]
-    if stopped:
-        await runs.stop_open(connection, job_ids=stopped, reason=reason)
-    await mirroring.delete_jobs(connection, {seen.uid: seen.resource_version for seen in gone}, now=now)
-    await mirroring.clean_status(connection, job_ids)
-
-
 async def _read(
     seen: Seen,
-    read: Callable[[sightings.Sighting], sightings.Reading],
+    read: Callable[[sightings.Sighting], declared.Reading],
     *,
-    fault: sightings.Fault | None,
+    fault: declared.Fault | None,
     now: datetime,
-) -> Sequence[sightings.Reading]:
+) -> Sequence[declared.Reading]:
     """Reads in small steps: the loop has runs to start in between."""
     if fault is not None:
-        return [sightings.faulty(one, fault, after=now) for one in seen]
-    readings: list[sightings.Reading] = []
+        return [declared.faulty(one, fault, after=now) for one in seen]
+    readings: list[declared.Reading] = []
     for one in seen:
         readings.append(read(one))
         if len(readings) % _PARSED_AT_ONCE == 0:
@@ -303,63 +278,8 @@ async def _read(
     return readings
 
 
-async def _shards(connection: database.Connection, new: Seen) -> Mapping[UUID, int]:
-    """Widens an owner by a shard for every 64 jobs that it ever made."""
-    made: dict[str, int] = {}
-    for seen in new:
-        made[seen.owner] = made.get(seen.owner, 0) + 1
-    after = await mirroring.count_owners(connection, made)
-    numbers = {owner: itertools.count(after[owner] - count) for owner, count in made.items()}
-    return {
-        seen.uid: ids.shard_of(
-            seen.owner,
-            job_id=seen.uid,
-            width=min(ids.SHARDS, 1 + next(numbers[seen.owner]) // JOBS_A_SHARD),
-        )
-        for seen in new
-    }
-
-
-def _row(reading: sightings.Reading, verdict: templates.Verdict | None, *, shard: int) -> mirroring.Row:
-    seen = reading.sighting
-    fault = templates.fault(reading, verdict)
-    fires = fault is None and not reading.suspended
-    job = reading.job
-    return mirroring.Row(
-        job_id=seen.uid,
-        owner=seen.owner,
-        name=seen.name,
-        shard=ids.twin(shard, pooled=job is not None and job.handler is not None),
-        pool=None if job is None else job.pool_of(seen.owner),
-        handler=None if job is None else job.handler,
-        concurrency_group=None if job is None else job.concurrency_group,
-        created_at=seen.created_at,
-        counts_from=reading.counts_from,
-        generation=seen.generation,
-        resource_version=seen.resource_version,
-        labels=seen.labels,
-        next_slot_at=reading.first_slot_at if fires else None,
-        delay=reading.delay,
-        zone=reading.zone,
-        ttl_seconds=reading.ttl_seconds,
-        suspended=reading.suspended,
-        parked=None if fault is None else fault.sentence,
-    )
-
-
-def _spec(reading: sightings.Reading) -> mirroring.Spec:
-    return mirroring.Spec(
-        job_id=reading.sighting.uid,
-        generation=reading.sighting.generation,
-        spec=reading.spec_json,
-        payload=reading.payload_json,
-        template=reading.template_json,
-        template_hash=reading.template_hash,
-    )
-
-
 def _shown(
-    reading: sightings.Reading,
+    reading: declared.Reading,
     said: _Said,
     stored: conditions.Stored,
     row: mirroring.Locked | None,
@@ -376,43 +296,10 @@ def _shown(
         stored,
         new,
         now=now,
-        generation=reading.sighting.generation,
+        generation=reading.declared.generation,
         dropped=gone - {one.type for one in new},
     )
     before = conditions.status_of(stored, conditions.READY)
     # the first "all is well" of a new job can wait, or a mass of new jobs would push news aside
     urgent = fault is not None if row is None else bool(row.parked) or row.paused or before != new[0].status
-    return mirroring.Shown(reading.sighting.uid, merged, urgent)
-
-
-def _unfired(rows: Iterable[mirroring.Locked], *, now: datetime) -> Sequence[firing.NewSkip]:
-    """The slots of jobs that were suspended, paused or parked: one summary each, as the spec changes or goes."""
-    spans = (_span(row, now) for row in rows)
-    return [span for span in spans if span is not None]
-
-
-def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
-    if row.next_slot_at is not None or row.deleted or row.spec == _NO_SPEC or row.last_slot_at >= now:
-        return None
-    try:
-        due = specs.of(row.spec).due(row.origin)
-        span = times.span(due, after=row.last_slot_at, until=now)
-        if span is None:
-            return None
-        return skips.over(row.job_id, span, _why_unfired(row))
-    except (errors.InvalidInput, msgspec.MsgspecError):
-        # parked since its schedule cannot be evaluated: no slot of it can be named
-        return None
-
-
-def _why_unfired(row: mirroring.Locked) -> states.SkipReason:
-    if row.suspended:
-        return states.SkipReason.SUSPENDED
-    return states.SkipReason.PAUSED if row.paused else states.SkipReason.EDITED
-
-
-def _stops_on_delete(row: mirroring.Locked) -> bool:
-    try:
-        return specs.of(row.spec).on_delete is spec.OnDelete.CANCEL
-    except (errors.InvalidInput, msgspec.MsgspecError):
-        return False
+    return mirroring.Shown(reading.declared.uid, merged, urgent)

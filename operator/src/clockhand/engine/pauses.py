@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from clockhand import errors, metrics
-from clockhand.domain import conditions, sightings, spec, states, times
+from clockhand.domain import conditions, declared, sightings, spec, states, times
 from clockhand.engine import parking, skips, specs
 from clockhand.store import database, firing, mirroring
 from clockhand.store import pauses as rows
@@ -143,14 +143,14 @@ async def pass_over(connection: database.Connection, due: Iterable[firing.DueJob
 
 async def start_anew(
     connection: database.Connection,
-    readings: Iterable[sightings.Reading],
+    readings: Iterable[declared.Reading],
     locked: Mapping[uuid.UUID, mirroring.Locked],
 ) -> None:
     """An edit starts a fresh count of failures, where there is a limit to them or was one. The caller has the locks."""
     fresh = [
-        reading.sighting.uid
+        reading.declared.uid
         for reading in readings
-        if _limit(locked[reading.sighting.uid].spec) is not None
+        if _limit(locked[reading.declared.uid].spec) is not None
         or (reading.job is not None and reading.job.pause_after_failures is not None)
     ]
     await rows.forget_failures(connection, fresh)

@@ -10,20 +10,20 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from clockhand.domain import conditions, sightings
+from clockhand.domain import conditions, declared
 from clockhand.store import database, duties, mirroring, workerpools
 
 PAGE = 2_000
 
 
 async def of_readings(
-    connection: database.Connection, readings: Sequence[sightings.Reading]
+    connection: database.Connection, readings: Sequence[declared.Reading]
 ) -> Mapping[UUID, conditions.Condition]:
     """The condition of each job that workers run, by its id."""
     named = {
-        one.sighting.uid: (one.sighting.owner, pool, one.job.handler or "")
+        one.declared.uid: (one.declared.owner, pool, one.job.handler or "")
         for one in readings
-        if one.job is not None and (pool := one.job.pool_of(one.sighting.owner)) is not None
+        if one.job is not None and (pool := one.job.pool_of(one.declared.owner)) is not None
     }
     if not named:
         return {}

@@ -152,9 +152,9 @@ class Resync:
         try:
             raw = await self._calls.get(namespace, row.name)
         except errors.NotFound:
-            return _gone(row, namespace, listing)
+            return _gone(row, listing)
         now_there = sightings.from_object(raw)
-        return now_there if now_there.uid == row.job_id else _gone(row, namespace, listing)
+        return now_there if now_there.uid == row.job_id else _gone(row, listing)
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
@@ -184,11 +184,11 @@ def _readable(items: Iterable[objects.Json]) -> Iterable[sightings.Sighting]:
             log.error("object_unreadable", error=str(error))
 
 
-def _gone(row: mirroring.Listed, namespace: str, listing: _Listing) -> sightings.Sighting:
+def _gone(row: mirroring.Listed, listing: _Listing) -> sightings.Sighting:
     version = listing.versions.get(None, listing.versions.get(row.owner, 0))
     return sightings.Sighting(
         uid=row.job_id,
-        namespace=namespace,
+        owner=row.owner,
         name=row.name,
         generation=0,
         resource_version=max(version, row.resource_version),

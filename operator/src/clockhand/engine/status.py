@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, instants, sightings
+from clockhand.domain import conditions, declared, instants, sightings
 from clockhand.kube import objects
 from clockhand.store import database
 from clockhand.store import status as rows
@@ -145,7 +145,7 @@ def _conditions(one: rows.Dirty) -> Sequence[Any]:
         return [_finished(condition) for condition in one.conditions]
     if one.parked is None or conditions.status_of(one.conditions, conditions.READY) == conditions.FALSE:
         return one.conditions
-    stopped = sightings.not_ready(sightings.Fault("CannotEvaluate", one.parked))
+    stopped = sightings.not_ready(declared.Fault("CannotEvaluate", one.parked))
     others = [condition for condition in one.conditions if condition["type"] != conditions.READY]
     return [*others, {**msgspec.structs.asdict(stopped), "observedGeneration": one.generation}]
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, pods, sightings
+from clockhand.domain import conditions, declared, pods, sightings
 from clockhand.kube import failures
 from clockhand.kube import pods as pod_calls
 from clockhand.store import database, duties, mirroring
@@ -53,17 +53,17 @@ class Templates:
         self._verdicts: collections.OrderedDict[_Key, Verdict] = collections.OrderedDict()
         self._filled = asyncio.Event()
 
-    def verdict(self, reading: sightings.Reading) -> Verdict | None:
+    def verdict(self, reading: declared.Reading) -> Verdict | None:
         """What is known of the template of `reading`; None where it must be asked."""
         if reading.template_hash is None:
             return None
-        return self._verdicts.get((reading.sighting.owner, reading.template_hash))
+        return self._verdicts.get((reading.declared.owner, reading.template_hash))
 
-    def want(self, readings: Iterable[sightings.Reading]) -> None:
+    def want(self, readings: Iterable[declared.Reading]) -> None:
         """Queues the templates of these jobs, where there is no verdict on them."""
         for reading in readings:
             if reading.template_hash is not None and self.verdict(reading) is None:
-                self._queue((reading.sighting.owner, reading.template_hash), (reading.sighting.uid,))
+                self._queue((reading.declared.owner, reading.template_hash), (reading.declared.uid,))
 
     async def load(self) -> None:
         """Queues every stored template without a verdict: those that a lost holder did not come to."""
@@ -162,12 +162,12 @@ def condition(verdict: Verdict) -> conditions.Condition:
     return conditions.Condition(conditions.TEMPLATE_VALID, verdict.status, verdict.reason, verdict.sentence)
 
 
-def fault(reading: sightings.Reading, verdict: Verdict | None) -> sightings.Fault | None:
+def fault(reading: declared.Reading, verdict: Verdict | None) -> declared.Fault | None:
     """Why a job that was just read does not fire, its template's verdict included."""
     if reading.fault is not None or verdict is None or verdict.status != conditions.FALSE:
         return reading.fault
     return _fault(verdict)
 
 
-def _fault(verdict: Verdict) -> sightings.Fault:
-    return sightings.Fault(sightings.TEMPLATE_INVALID, verdict.sentence)
+def _fault(verdict: Verdict) -> declared.Fault:
+    return declared.Fault(sightings.TEMPLATE_INVALID, verdict.sentence)

@@ -1,0 +1,126 @@
+"""A job at one version, and what can be made of what was written of it: the same wherever it is declared."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from clockhand.domain import instants, times
+from clockhand.domain import spec as specs
+
+_EMPTY = "{}"
+_FIXED_ZONES = frozenset({"UTC", "Etc/UTC"})
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """Which job it is, and which version of it; `owner` is `k8s/<namespace>` or `rest/<tenant>`."""
+
+    uid: uuid.UUID
+    owner: str
+    name: str
+    generation: int
+    resource_version: int
+    created_at: datetime
+    labels: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a job does not fire: the reason of its Ready condition, and the sentence."""
+
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A spec in the form in which it is stored: payload and template apart from the rest."""
+
+    job: specs.JobSpec
+    spec_json: str
+    payload_json: str
+    template_json: str | None
+    template_hash: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A declaration made sense of. Without `fault`, `job` is there; with one, nothing of the spec is stored.
+
+    Every slot up to `counts_from` is none of its job's; `first_slot_at` is the first one after it, None where none comes.
+    """
+
+    declared: Declared
+    job: specs.JobSpec | None
+    fault: Fault | None
+    counts_from: datetime
+    spec_json: str = _EMPTY
+    payload_json: str | None = None
+    template_json: str | None = None
+    template_hash: bytes | None = None
+    first_slot_at: datetime | None = None
+
+    @property
+    def suspended(self) -> bool:
+        return self.job is not None and self.job.suspend
+
+    @property
+    def finished(self) -> bool:
+        return self.job is not None and self.first_slot_at is None
+
+    @property
+    def delay(self) -> timedelta:
+        return timedelta() if self.job is None else self.job.delay(self.declared.uid)
+
+    @property
+    def zone(self) -> str | None:
+        """The zone whose rules the slots follow; None where no new zone data can move them."""
+        fixed = self.job is None or self.job.time_zone in _FIXED_ZONES or self.job.every or self.job.at
+        return None if self.job is None or fixed else self.job.time_zone
+
+    @property
+    def ttl_seconds(self) -> int | None:
+        return self.job.ttl_seconds_after_finished if self.job is not None and self.job.one_shot else None
+
+
+def written(job: specs.JobSpec) -> Written:
+    """What is stored of a spec."""
+    template = None if job.template is None else msgspec.json.encode(job.template, order="deterministic")
+    return Written(
+        job=job,
+        spec_json=specs.encode(job).decode(),
+        payload_json=msgspec.json.encode(job.payload).decode(),
+        template_json=None if template is None else template.decode(),
+        template_hash=None if template is None else hashlib.sha256(template).digest(),
+    )
+
+
+def read(declared: Declared, spec: Written, *, after: datetime, new: bool) -> Reading:
+    """What to store for a job of which only slots after `after` are its own.
+
+    That of a `new` one-shot may lie before: it is due at once.
+    """
+    due = spec.job.due(times.Origin(declared.uid, declared.created_at))
+    first = due.next_after(after)
+    if first is None and new:
+        first = spec.job.run_at
+    return Reading(
+        declared,
+        spec.job,
+        None,
+        after if first is None else min(after, first - instants.MILLISECOND),
+        spec_json=spec.spec_json,
+        payload_json=spec.payload_json,
+        template_json=spec.template_json,
+        template_hash=spec.template_hash,
+        first_slot_at=first,
+    )
+
+
+def faulty(declared: Declared, fault: Fault, *, after: datetime) -> Reading:
+    """What to store for a job that cannot be read or kept: that it is there, and why it does not fire."""
+    return Reading(declared, None, fault, after)
