@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support import answers, jobs, workers_api
 
-from clockhand.api import pools, server
+from clockhand.api import bodies, pools
 from clockhand.domain import protocol
 from clockhand.domain.states import RunState as S
 from clockhand.store import database
@@ -67,7 +67,7 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     said = " ".join(PAGE.split())
     assert f"is how many runs there is room for, {protocol.MAX_RUNS:,} at most" in said
     assert f"after `waitSeconds` (at most {protocol.MAX_WAIT_SECONDS:.0f})" in said
-    assert f"within {server.BODY_SECONDS:.0f} s" in said
+    assert f"within {bodies.READ_SECONDS:.0f} s" in said
     assert f"{pools.MOST_WAITING:,} claims wait there" in said
     assert (protocol.MAX_BODY_BYTES, protocol.MAX_LOG_BYTES) == (1 << 20, 64 << 10)
     assert protocol.MAX_RESULT_BYTES == 16 << 10

@@ -16,8 +16,10 @@ from typing import Any
 import aiohttp
 from tests.support import answers, jobs
 
-from clockhand.api import auth, pools, reviews, server
+from clockhand.api import auth, bodies, pools, reviews, server
+from clockhand.api.rest import app as rest
 from clockhand.domain import tokens
+from clockhand.engine import limits as limit_files
 from clockhand.engine.pools import kafka as publishing
 from clockhand.engine.pools import service
 from clockhand.store import database
@@ -82,16 +84,24 @@ async def served(
     *,
     asked: reviews.Reviews | None = None,
     most_waiting: int = pools.MOST_WAITING,
-    body_seconds: float = server.BODY_SECONDS,
+    body_seconds: float = bodies.READ_SECONDS,
     kafka: publishing.Publisher | None = None,
+    limits: limit_files.LimitsFile | None = None,
+    connections: int = 4,
 ) -> AsyncIterator[Served]:
     """The API over `db` for the length of the block, with the loops of its engine."""
     engine = service.Pools(db, replica="api-1", lease=LEASE, kafka=kafka)
     calls = pools.PoolCalls(engine, most_waiting=most_waiting)
-    face = server.Server(auth.Gate(db, asked), calls, body_seconds=body_seconds)
+    gate = auth.Gate(db, asked)
+    api = rest.Rest(db, gate=gate, asked=asked, limits=limits or limit_files.LimitsFile(None), connections=connections)
     stop = asyncio.Event()
     connector = aiohttp.TCPConnector(limit=0)
-    async with asyncio.TaskGroup() as tasks, aiohttp.ClientSession(connector=connector) as session:
+    async with (
+        api.running() as front,
+        asyncio.TaskGroup() as tasks,
+        aiohttp.ClientSession(connector=connector) as session,
+    ):
+        face = server.Server(gate, calls, front, body_seconds=body_seconds)
         tasks.create_task(engine.run(stop))
         try:
             async with server.served(face, port=0, host="127.0.0.1") as port:

@@ -64,7 +64,7 @@ def test_a_file_may_say_nothing(text: str) -> None:
         ("owners: {k8s/a: {maxConcurrentRuns: 1.5}}", 'owners["k8s/a"].maxConcurrentRuns', "whole number"),
         ("owners: {k8s/a: {maxConcurrentRuns: null}}", 'owners["k8s/a"].maxConcurrentRuns', "whole number"),
         ("owners: {k8s/a: {weight: 0}}", 'owners["k8s/a"].weight', "from 1 to 100"),
-        ("owners: {k8s/a: {leaseSeconds: 60}}", 'owners["k8s/a"].leaseSeconds', "write maxConcurrentRuns, weight"),
+        ("owners: {k8s/a: {colour: 60}}", 'owners["k8s/a"].colour', "write maxConcurrentRuns, weight"),
         ("groups: {exports: {weight: 1}}", 'groups["exports"].weight', "write maxConcurrentRuns"),
         ("groups: {1: {}}", "groups", "put it in quotes"),
         ("pools: {mailers: {}}", 'pools["mailers"]', "k8s/team-a/mailers"),

@@ -49,7 +49,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runs_tls_key: str | None = None
     """The key file of that certificate."""
     api_port: int = 8080
-    """The API for workers."""
+    """The REST API, and that for workers."""
+    rest_pool: int = 4
+    """Connections at most for the REST API, beside the others, for each process that serves it."""
     limits: str | None = None
     """The administrator's file of limits (YAML), read again whenever it changes."""
     kafka: str | None = None
@@ -108,6 +110,7 @@ _READERS: Mapping[str, Reader] = {
     "runs_tls_cert": str,
     "runs_tls_key": str,
     "api_port": whole(0, 65535),
+    "rest_pool": whole(1, 200),
     "limits": str,
     **brokers.READERS,
     "kafka_partitions": whole(1, 10_000),

@@ -11,6 +11,7 @@ import structlog
 
 from clockhand import config, health
 from clockhand.api import auth, pools, reviews, server
+from clockhand.api.rest import app as rest
 from clockhand.domain import protocol
 from clockhand.engine import limits, loops, schema
 from clockhand.engine.pools import kafka, service
@@ -25,12 +26,13 @@ log = structlog.get_logger(__name__)
 
 
 class Api:
-    """The API for workers over one database. Without `asked` static tokens alone count."""
+    """The API for workers over `db`, and REST over `rest_db`. Without `asked` static tokens alone count."""
 
     def __init__(
         self,
         settings: config.Settings,
         db: database.Database,
+        rest_db: database.Database,
         asked: reviews.Reviews | None,
         file: limits.LimitsFile,
     ) -> None:
@@ -43,7 +45,8 @@ class Api:
             limits=file,
             kafka=kafka.Publisher(settings, partitions=settings.kafka_partitions),
         )
-        self._server = server.Server(auth.Gate(db, asked), pools.PoolCalls(self._pools))
+        self._gate = auth.Gate(db, asked)
+        self._rest = rest.Rest(rest_db, gate=self._gate, asked=asked, limits=file, connections=settings.rest_pool)
         self._serving = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -60,14 +63,16 @@ class Api:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         served = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks, self._rest.running() as front:
             tasks.create_task(self._pools.run(served))
+            face = server.Server(self._gate, pools.PoolCalls(self._pools), front)
             try:
-                async with server.served(self._server, port=self._settings.api_port) as port:
+                async with server.served(face, port=self._settings.api_port) as port:
                     log.info("api_served", port=port)
                     self._serving = True
                     await stop.wait()
                     self._serving = False
+                    self._rest.end_streams()
                     self._pools.desk.close()
             finally:
                 served.set()
@@ -85,11 +90,14 @@ async def serve(settings: config.Settings) -> None:
         options=settings.database_session_options,
         patience=_DATABASE_PATIENCE,
     )
+    rest_db = rest.database_of(settings)
     await db.open()
+    await rest_db.open()
     try:
         async with _reviews(settings.kubeconfig) as asked:
-            await Api(settings, db, asked, file).run(stop)
+            await Api(settings, db, rest_db, asked, file).run(stop)
     finally:
+        await rest_db.close()
         await db.close()
 
 

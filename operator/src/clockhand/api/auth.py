@@ -1,4 +1,4 @@
-"""Who is asking, by a bearer token: a static one, or one of a service account of the cluster.
+"""Who is asking, by a bearer token: a static one, or one of a user of the cluster, such as a service account.
 
 A static token carries its secret alone and is looked up by its hash. Any other is the API server's to judge, and must be
 meant for us (audience `clockhand`). Both answers are kept for ten seconds, so a token that was revoked works that much
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from clockhand import errors
 from clockhand.api import kept, problems, reviews
 from clockhand.domain import tokens
+from clockhand.kube import access
 from clockhand.store import database
 from clockhand.store import tokens as token_rows
 
@@ -26,13 +27,26 @@ _NOT_GOOD = "the token is not good: unknown, revoked, expired, or not meant for 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A service account, vouched for by the API server."""
+    """A service account."""
 
     namespace: str
     name: str
 
 
-Caller = tokens.Token | Account
+@dataclass(frozen=True, slots=True)
+class ClusterUser:
+    """A user of the cluster, vouched for by its API server."""
+
+    user: access.User
+    account: Account | None
+    """Where the user is a service account."""
+
+    @property
+    def name(self) -> str:
+        return self.user.username
+
+
+Caller = tokens.Token | ClusterUser
 
 
 class Gate:
@@ -65,31 +79,34 @@ class Gate:
         async with self._lookups, self._db.transaction() as connection:
             return await token_rows.find(connection, digest=digest)
 
-    async def _of_cluster(self, token: str) -> Account | None:
+    async def _of_cluster(self, token: str) -> ClusterUser | None:
         if self._reviews is None:
             raise problems.unauthorized(_NO_CLUSTER, presented=True)
         try:
             user = await self._reviews.user_of(token)
         except errors.ClockhandError as error:
-            # also where it refuses us the right to ask: that is no answer about the caller
-            later = error.retry_after if isinstance(error, errors.Unavailable) else None
-            sentence = f"the API server cannot be asked about this token: {error}"
-            raise problems.unavailable(sentence, retry_after=later) from error
-        return None if user is None else _account(user.username)
+            raise cannot_ask("about this token", error) from error
+        return ClusterUser(user, _account(user.username)) if user is not None and user.username else None
 
 
-def _account(username: str) -> Account:
+def cannot_ask(what: str, error: errors.ClockhandError) -> problems.Problem:
+    """The answer where the API server does not answer us, or refuses us the right to ask: it says nothing of the caller."""
+    later = error.retry_after if isinstance(error, errors.Unavailable) else None
+    return problems.unavailable(f"the API server cannot be asked {what}: {error}", retry_after=later)
+
+
+def _account(username: str) -> Account | None:
     namespace, _, name = username.removeprefix(_SERVICE_ACCOUNT).partition(":")
-    if not username.startswith(_SERVICE_ACCOUNT) or not namespace or not name:
-        raise problems.Problem(403, f"{username} is no service account: workers come as that of their pool")
-    return Account(namespace, name)
+    return Account(namespace, name) if username.startswith(_SERVICE_ACCOUNT) and namespace and name else None
 
 
 def pool_of(caller: Caller, *, place: str, name: str) -> str:
     """The key of the pool that a path names: `place` is a namespace or, for a tenant's token, the tenant. 403 elsewhere."""
-    if isinstance(caller, Account):
-        if caller.namespace != place:
-            raise problems.Problem(403, f"a service account of {caller.namespace} is not for pools of {place}")
+    if isinstance(caller, ClusterUser):
+        if caller.account is None:
+            raise problems.Problem(403, f"{caller.name} is no service account: workers come as that of their pool")
+        if caller.account.namespace != place:
+            raise problems.Problem(403, f"a service account of {caller.account.namespace} is not for pools of {place}")
         return f"k8s/{place}/{name}"
     if caller.role is not tokens.Role.WORKER:
         raise problems.Problem(403, f"the token {caller.name} has the role {caller.role}: a worker's is needed here")
@@ -101,6 +118,6 @@ def pool_of(caller: Caller, *, place: str, name: str) -> str:
 
 def check_account(caller: Caller, *, pool: str, service_account: str | None) -> None:
     """403 where a service account is not the one whose tokens may act for the pool."""
-    if isinstance(caller, Account) and caller.name != service_account:
+    if isinstance(caller, ClusterUser) and caller.account and caller.account.name != service_account:
         wanted = f"{service_account} is" if service_account else "none is"
-        raise problems.Problem(403, f"the service account {caller.name} is not that of {pool}: {wanted}")
+        raise problems.Problem(403, f"the service account {caller.account.name} is not that of {pool}: {wanted}")

@@ -22,10 +22,19 @@ _PART = re.compile(r"\[(?P<index>[^\]]+)\]|\.?(?P<name>[^.\[]+)")
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong at one place of the body, by its JSON pointer (RFC 6901); the empty one means the whole body."""
+    """What is wrong at one place of the body, by its JSON pointer (RFC 6901); the empty one means the whole body.
+
+    Or what is wrong with a parameter of the query, by its name.
+    """
 
     pointer: str
     detail: str
+    parameter: str | None = None
+
+    def document(self) -> dict[str, str]:
+        """As it is sent."""
+        place = {"pointer": self.pointer} if self.parameter is None else {"parameter": self.parameter}
+        return {**place, "detail": self.detail}
 
 
 class Problem(Exception):
@@ -56,7 +65,7 @@ class Problem(Exception):
             "detail": str(self),
         }
         if self.mistakes:
-            document["errors"] = [{"pointer": one.pointer, "detail": one.detail} for one in self.mistakes]
+            document["errors"] = [one.document() for one in self.mistakes]
         body = msgspec.json.encode(document)
         return web.Response(status=self.status, body=body, headers={**self._headers, "Content-Type": MEDIA_TYPE})
 
@@ -78,6 +87,11 @@ def invalid(mistakes: Sequence[Mistake]) -> Problem:
     return Problem(422, said, mistakes=mistakes)
 
 
+def wrong_parameter(name: str, detail: str) -> Problem:
+    """A parameter of the query that cannot be used."""
+    return Problem(422, f"{name}: {detail}", mistakes=[Mistake("", detail, parameter=name)])
+
+
 def of_decoding(error: Exception) -> Problem:
     """What is wrong with a body: no JSON (400), or not of the form (422, with the place)."""
     if not isinstance(error, msgspec.ValidationError):
@@ -95,6 +109,8 @@ def of_error(error: errors.ClockhandError) -> Problem:
             return invalid([Mistake(pointer_of(error.field), error.sentence)])
         case errors.NotFound():
             return Problem(404, str(error))
+        case errors.Changed():
+            return Problem(412, str(error))
         case errors.Conflict() | errors.Stale():
             return Problem(409, str(error))
         case errors.Refused():

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import structlog
@@ -17,17 +17,15 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from clockhand import errors, metrics
-from clockhand.api import auth, pools, problems
+from clockhand.api import auth, bodies, pools, problems
+from clockhand.api.rest import front
 from clockhand.domain import protocol
 
-BODY_SECONDS = 10.0
-"""For a body to arrive whole."""
 _IDLE_SECONDS = 75.0
 """A connection without a whole request is closed then, whether nothing comes or its header never ends."""
 _SHUTDOWN_SECONDS = 4.0
 """For requests to finish, and once more for those that were told to."""
 _JSON = "application/json"
-_OTHER = "other"
 # of requests that are no HTTP it would write the header at fault, which may hold a token
 _silent = logging.getLogger("clockhand.api.http")
 _silent.disabled = True
@@ -37,64 +35,55 @@ log = structlog.get_logger(__name__)
 class Server:
     """Names the caller, reads the body, and turns what happens into an answer."""
 
-    def __init__(self, gate: auth.Gate, calls: pools.PoolCalls, *, body_seconds: float = BODY_SECONDS) -> None:
+    def __init__(
+        self,
+        gate: auth.Gate,
+        calls: pools.PoolCalls,
+        rest: front.Front,
+        *,
+        body_seconds: float = bodies.READ_SECONDS,
+    ) -> None:
         self._gate = gate
         self._calls = calls
+        self._rest = rest
         self._body_seconds = body_seconds
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Any request. Every failure is a problem document, and every answer is counted."""
         target = pools.target_of(request.path)
-        response = await self._answered(request, target)
-        _counter(target.call if target else _OTHER, response.status).inc()
+        answer: Awaitable[web.StreamResponse]
+        if target is not None:
+            name, answer = target.call, self._of_pool(request, target)
+        else:
+            name, answering = self._rest.find(request.method, request.path)
+            answer = answering(request)
+        response = await _answered(request, answer)
+        _counter(name, response.status).inc()
         return response
 
-    async def _answered(self, request: web.BaseRequest, target: pools.Target | None) -> web.Response:
-        try:
-            return await self._answer(request, target)
-        except problems.Problem as problem:
-            return problem.response()
-        except errors.ClockhandError as error:
-            return problems.of_error(error).response()
-        except (ConnectionError, asyncio.CancelledError):
-            raise
-        except Exception:
-            log.exception("request_failed", method=request.method, path=request.path)
-            return problems.Problem(500, "an internal error occurred; the server's log has more").response()
-
-    async def _answer(self, request: web.BaseRequest, target: pools.Target | None) -> web.Response:
-        if target is None:
-            raise problems.Problem(404, "there is nothing here: write /v1/pools/NAMESPACE/POOL/claim")
+    async def _of_pool(self, request: web.BaseRequest, target: pools.Target) -> web.StreamResponse:
         if request.method != "POST":
             raise problems.Problem(
                 405, f"{request.method} is not supported here: send POST", headers=[("Allow", "POST")]
             )
         caller = await self._gate.caller(request.headers.get("Authorization"))
         pool = await self._calls.admit(caller, target)
-        answer = await self._calls.answer(pool, target, await _body(request, self._body_seconds))
-        return web.Response(body=answer, content_type=_JSON)
+        body = await bodies.read(request, seconds=self._body_seconds)
+        return web.Response(body=await self._calls.answer(pool, target, body), content_type=_JSON)
 
 
-async def _body(request: web.BaseRequest, seconds: float) -> bytes:
+async def _answered(request: web.BaseRequest, answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
     try:
-        if (request.content_length or 0) > protocol.MAX_BODY_BYTES:
-            raise web.HTTPRequestEntityTooLarge(protocol.MAX_BODY_BYTES, request.content_length or 0)
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await _continue(request)
-        async with asyncio.timeout(seconds):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise problems.Problem(413, f"a body may have {protocol.MAX_BODY_BYTES} bytes: send it in parts") from None
-    except TimeoutError:
-        raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
-    except web.RequestPayloadError as error:
-        raise problems.Problem(400, f"the body cannot be read: {error}") from None
-
-
-async def _continue(request: web.BaseRequest) -> None:
-    """Lets a client go on that waits to be told whether its body is wanted; the bare server leaves that to us."""
-    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0
+        return await answer
+    except problems.Problem as problem:
+        return problem.response()
+    except errors.ClockhandError as error:
+        return problems.of_error(error).response()
+    except (ConnectionError, asyncio.CancelledError):
+        raise
+    except Exception:
+        log.exception("request_failed", method=request.method, path=request.path)
+        return problems.Problem(500, "an internal error occurred; the server's log has more").response()
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from clockhand import errors
 EVERYBODY = "*"
 MOST_RUNS = 100_000
 MOST_WEIGHT = 100
+MOST_REQUESTS = 100_000
 
 
 class OwnerLimits(msgspec.Struct, frozen=True, rename="camel"):
@@ -27,6 +28,8 @@ class OwnerLimits(msgspec.Struct, frozen=True, rename="camel"):
 
     max_concurrent_runs: int | None = None
     weight: int | None = None
+    requests_per_second: int | None = None
+    """For the REST API, of each process that serves it."""
 
 
 class GroupLimits(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +79,11 @@ class Limits:
     def weight(self, owner: str) -> int:
         """How many runs `owner` is given each time that it is its turn."""
         return self._owner(owner).weight or self._owner(EVERYBODY).weight or 1
+
+    def request_rate(self, owner: str) -> int | None:
+        """How many requests `owner` may make in a second; None: any number."""
+        rate = self._owner(owner).requests_per_second
+        return self._owner(EVERYBODY).requests_per_second if rate is None else rate
 
     def pool_settings(self, pool: str) -> PoolLimits:
         """What the file says of `pool`, or the defaults."""
@@ -194,6 +202,7 @@ _SECTIONS: Mapping[str, tuple[type, str, str]] = {
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     "maxConcurrentRuns": _whole(0, MOST_RUNS),
     "weight": _whole(1, MOST_WEIGHT),
+    "requestsPerSecond": _whole(1, MOST_REQUESTS),
     "leaseSeconds": _whole(10, 86_400),
     "heartbeatSeconds": _whole(1, 43_200),
     "allowedOwners": _owners,

@@ -125,15 +125,20 @@ class BatchAnswer(Resource, frozen=True, kw_only=True):
 
 
 class Slot(Resource, frozen=True, kw_only=True):
-    """A time at which a job will fall due. `note` marks what a clock change does to it."""
+    """A time at which a job will fall due. `note` marks what a clock change does to it.
+
+    Where `runs` is false it is none: the times that the note names are left out by the clock, and nothing runs for them.
+    """
 
     at: datetime
     local: str
+    """On a clock in the job's time zone, with its offset."""
     note: str | None = None
+    runs: bool = True
 
 
 class Upcoming(Resource, frozen=True, kw_only=True):
-    """The next fire times."""
+    """The next fire times: none while a job is suspended, paused or invalid."""
 
     items: Sequence[Slot]
 
@@ -232,6 +237,8 @@ class Attempt(Resource, frozen=True, kw_only=True):
     pod: str | None = None
     node: str | None = None
     worker: str | None = None
+    logged: bool = False
+    """The end of its log is kept."""
 
 
 class Attempts(Resource, frozen=True, kw_only=True):

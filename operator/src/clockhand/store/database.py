@@ -32,7 +32,7 @@ Connection = psycopg.AsyncConnection[Any]
 Parameters = Mapping[str, Any]
 
 _SESSION = (
-    "-c statement_timeout=10s -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s "
+    "-c statement_timeout={statement_seconds}s -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s "
     "-c tcp_user_timeout=10000 -c TimeZone=UTC -c jit=off -c synchronous_commit=on -c enable_seqscan=off"
 )
 _FRESH_SECONDS = 1.0
@@ -83,8 +83,8 @@ class Database:
     """A pool of connections to one database. Open it before use; `url` is a libpq connection string or URI.
 
     `options=False` is for a transaction pooler: it refuses session settings at connect, and may give the name of a prepared
-    statement to a connection that does not know it. `patience` is how many seconds a caller waits for a connection. Every
-    time that the database tells is held against `monotonic`.
+    statement to a connection that does not know it. `patience` is how many seconds a caller waits for a connection, and
+    `statement_seconds` how long a statement may take. Every time that the database tells is held against `monotonic`.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Database:
         name: str,
         options: bool = True,
         patience: float = 10,
+        statement_seconds: int = 10,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         keywords: dict[str, Any] = {
@@ -104,7 +105,7 @@ class Database:
             **_KEEPALIVE,
         }
         if options:
-            keywords["options"] = _SESSION
+            keywords["options"] = _SESSION.format(statement_seconds=statement_seconds)
         self._pool = psycopg_pool.AsyncConnectionPool(
             psycopg.conninfo.make_conninfo(url, **{k: v for k, v in keywords.items() if k not in url}),
             min_size=1,

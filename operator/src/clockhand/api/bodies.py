@@ -1,0 +1,63 @@
+"""Bodies of requests: how they are read, and how much of one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from aiohttp import web
+
+from clockhand.api import problems
+from clockhand.domain import protocol
+
+READ_SECONDS = 10.0
+"""For a body of usual size to arrive whole."""
+MAX_DEPTH = 64
+_MEBIBYTE = 1_048_576
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+async def read(
+    request: web.BaseRequest, *, most: int = protocol.MAX_BODY_BYTES, seconds: float = READ_SECONDS
+) -> bytes:
+    """The body; 413 where it has more than `most` bytes, 408 where it takes longer than `seconds`, and 1 s more a MiB."""
+    if most != protocol.MAX_BODY_BYTES:
+        request, seconds = request.clone(client_max_size=most), seconds + most // _MEBIBYTE
+    try:
+        if (request.content_length or 0) > most:
+            raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await _continue(request)
+        async with asyncio.timeout(seconds):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise problems.Problem(413, f"a body may have {most} bytes: send it in parts") from None
+    except TimeoutError:
+        raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
+    except web.RequestPayloadError as error:
+        raise problems.Problem(400, f"the body cannot be read: {error}") from None
+
+
+async def _continue(request: web.BaseRequest) -> None:
+    """Lets a client go on that waits to be told whether its body is wanted; the bare server leaves that to us."""
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0
+
+
+def check_depth(body: bytes) -> None:
+    """413 for JSON that is nested deeper than `MAX_DEPTH` levels. It has been decoded before, so its brackets match."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return
+    brackets = _STRINGS.sub(b"", body).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        # each round takes the innermost level away
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if not brackets:
+            return
+    raise too_deep()
+
+
+def too_deep() -> problems.Problem:
+    """The answer to JSON that is nested too deeply."""
+    return problems.Problem(413, f"a body may be nested {MAX_DEPTH} levels deep: write it flatter")

@@ -1,0 +1,198 @@
+"""What every request for the REST API passes through: who asks, how often, how much, and for what.
+
+The order is that of cost: nothing is read of a body before its sender is known and let in, and nothing is asked of the
+database for tenants before there is room for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from clockhand.api import auth, bodies, problems
+from clockhand.api.rest import parameters, rates, rights, room, routes
+from clockhand.domain import resources
+from clockhand.engine import answers
+
+SEND_SECONDS = 10.0
+"""For a client to take a piece of an answer that goes on."""
+_OTHER = "other"
+_MAX_KEY = 255
+_encode = msgspec.json.Encoder().encode
+Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Front:
+    """Answers requests by the table of routes. `pages` are documents for everybody, by their path."""
+
+    def __init__(
+        self,
+        table: routes.Table,
+        *,
+        gate: auth.Gate,
+        rights: rights.Rights,
+        rates: rates.Rates,
+        room: room.Room,
+        pages: Mapping[str, tuple[str, bytes]],
+    ) -> None:
+        self.table = table
+        self._gate = gate
+        self._rights = rights
+        self._rates = rates
+        self._room = room
+        self._pages = pages
+
+    def find(self, method: str, path: str) -> tuple[str, Answering]:
+        """The name of what a request is for, and what answers it."""
+        if path in self._pages:
+            return "page", functools.partial(self._page, allowed=("GET", "HEAD", "OPTIONS"))
+        found = self.table.find(path)
+        if found is None:
+            return _OTHER, _nothing
+        if method == "OPTIONS":
+            return _OTHER, functools.partial(_options, allowed=_allowed(found))
+        route = found.methods.get("GET" if method == "HEAD" else method)
+        if route is None:
+            return _OTHER, functools.partial(_not_allowed, allowed=_allowed(found))
+        return route.name, functools.partial(self._answer, route=route, path=found.path)
+
+    async def _page(self, request: web.BaseRequest, *, allowed: tuple[str, ...]) -> web.StreamResponse:
+        if request.method == "OPTIONS":
+            return await _options(request, allowed=allowed)
+        if request.method not in allowed:
+            return await _not_allowed(request, allowed=allowed)
+        media_type, body = self._pages[request.path]
+        return web.Response(body=body, headers={"Content-Type": media_type})
+
+    async def _answer(
+        self, request: web.BaseRequest, *, route: routes.Route, path: Mapping[str, str]
+    ) -> web.StreamResponse:
+        authorization = request.headers.get("Authorization")
+        caller = await self._gate.caller(authorization)
+        query = parameters.read(route.query, request.query)
+        asker = await self._rights.admit(caller, route, query["namespace"])
+        self._rates.take(asker.owner)
+        body, sent = await self._sent(request, route)
+
+        async def still_allowed() -> bool:
+            try:
+                again = await self._gate.caller(authorization)
+                return await self._rights.admit(again, route, query["namespace"]) == asker
+            except problems.Problem as problem:
+                return problem.status >= 500  # nobody could say: that ends no answer
+
+        with self._room.place(asker.owner):
+            answer = await route.handle(
+                routes.Call(
+                    owner=asker.owner,
+                    actor=asker.actor,
+                    role=asker.role,
+                    caller=caller,
+                    path=path,
+                    query=query,
+                    headers=request.headers,
+                    body=body,
+                    sent=sent,
+                    key=_key(request, body) if route.method == "POST" else None,
+                    still_allowed=still_allowed,
+                    may=functools.partial(self._rights.may, caller, asker.owner),
+                )
+            )
+        if isinstance(answer, routes.Stream):
+            return await _streamed(request, answer)
+        return _response(answer)
+
+    async def _sent(self, request: web.BaseRequest, route: routes.Route) -> tuple[bytes, Any]:
+        if route.method in ("GET", "DELETE"):
+            return b"", None
+        if request.can_read_body and request.content_type not in route.media_types and "json" in request.content_type:
+            listed = " or ".join(route.media_types)
+            raise problems.Problem(415, f"{request.content_type} is not taken here: send {listed}")
+        big = route.most_bytes > resources.MAX_BODY_BYTES
+        with self._room.big_body() if big else contextlib.nullcontext():
+            body = await bodies.read(request, most=route.most_bytes)
+            return body, _decoded(body, route.takes)
+
+
+def _decoded(body: bytes, takes: Any) -> Any:
+    """An empty body is an empty object: each field at its default."""
+    text = body if body and not body.isspace() else b"{}"
+    if takes is None:
+        if text.strip() != b"{}":
+            raise problems.Problem(422, "there is nothing to send here: leave the body out")
+        return None
+    try:
+        value = _decoder(takes).decode(text)
+    except RecursionError:
+        raise bodies.too_deep() from None
+    except msgspec.MsgspecError as error:
+        raise problems.of_decoding(error) from None
+    bodies.check_depth(text)
+    return value
+
+
+@functools.cache
+def _decoder(takes: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(takes)
+
+
+def _key(request: web.BaseRequest, body: bytes) -> answers.Key | None:
+    text = request.headers.get("Idempotency-Key")
+    if text is None:
+        return None
+    if not (0 < len(text) <= _MAX_KEY and text.isascii() and text.isprintable()):
+        raise problems.Problem(422, f"Idempotency-Key: write 1 to {_MAX_KEY} printable ASCII characters")
+    return answers.Key.of(text, method=request.method, path=request.path_qs, body=body)
+
+
+def _response(answer: routes.Answer) -> web.Response:
+    if answer.body is None:
+        return web.Response(status=answer.status, headers=answer.headers)
+    headers = {"Content-Type": routes.JSON, **answer.headers}
+    return web.Response(status=answer.status, body=_encode(answer.body), headers=headers)
+
+
+async def _streamed(request: web.BaseRequest, stream: routes.Stream) -> web.StreamResponse:
+    # proxies that gather what they pass on would keep news from their reader
+    headers = {"Content-Type": stream.media_type, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    async with contextlib.aclosing(stream.chunks) as chunks:
+        if request.method != "HEAD":
+            async for chunk in chunks:
+                await _send(request, response, chunk)
+    return response
+
+
+async def _send(request: web.BaseRequest, response: web.StreamResponse, chunk: bytes) -> None:
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await response.write(chunk)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the client does not read") from None
+
+
+def _allowed(found: routes.Found) -> tuple[str, ...]:
+    methods = [*found.methods, "OPTIONS"]
+    return tuple(sorted([*methods, "HEAD"] if "GET" in methods else methods))
+
+
+async def _nothing(request: web.BaseRequest) -> web.StreamResponse:
+    raise problems.Problem(404, "there is nothing here: /docs lists what there is")
+
+
+async def _options(request: web.BaseRequest, *, allowed: tuple[str, ...]) -> web.StreamResponse:
+    return web.Response(status=204, headers={"Allow": ", ".join(allowed)})
+
+
+async def _not_allowed(request: web.BaseRequest, *, allowed: tuple[str, ...]) -> web.StreamResponse:
+    listed = ", ".join(allowed)
+    raise problems.Problem(405, f"{request.method} is not supported here: {listed} are", headers=[("Allow", listed)])

@@ -1,0 +1,53 @@
+"""How many requests are under way at a time: beyond that they are told to come again, before they wait for long."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Iterator
+
+from clockhand import metrics
+from clockhand.api import problems
+
+BIG_BODIES = 8
+"""Bodies beyond the usual size that are held in memory at a time."""
+_CONNECTION_SHARE = 32
+"""Requests for each connection to the database: with some milliseconds each none of them waits for a second."""
+
+
+class Room:
+    """Places for requests. One owner takes half of them at most, so that there is always one for somebody else."""
+
+    def __init__(self, connections: int) -> None:
+        self._most = connections * _CONNECTION_SHARE
+        self._taken: collections.Counter[str] = collections.Counter()
+        self._total = 0
+        self._big = 0
+
+    @contextlib.contextmanager
+    def place(self, owner: str) -> Iterator[None]:
+        """A place for the length of the block; 503 where there is none."""
+        if self._total >= self._most or self._taken[owner] >= self._most // 2:
+            metrics.REST_SHED.inc()
+            raise problems.unavailable("too many requests are under way: come again")
+        self._total += 1
+        self._taken[owner] += 1
+        try:
+            yield
+        finally:
+            self._total -= 1
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
+
+    @contextlib.contextmanager
+    def big_body(self) -> Iterator[None]:
+        """Room in memory for a body beyond the usual size; 503 where there is none."""
+        if self._big >= BIG_BODIES:
+            metrics.REST_SHED.inc()
+            raise problems.unavailable(f"{self._big} large bodies are being read: come again")
+        self._big += 1
+        try:
+            yield
+        finally:
+            self._big -= 1
