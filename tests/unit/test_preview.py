@@ -15,6 +15,7 @@ import pytest
 
 from clockhand import cli
 from clockhand.commands import preview as command
+from clockhand.commands import tables
 from clockhand.domain import cron, preview, schedule
 
 NEW_YORK = ("--time-zone", "America/New_York")
@@ -293,7 +294,7 @@ def test_a_terminal_gets_a_table_with_nothing_cut_off(
         "2026-03-08T07:00:00Z",
         "gap: 02:15 and 02:45 do not exist, runs once after it",
     ]
-    drawn = command._drawn(["LOCAL (America/New_York)", "UTC", "MARK"], [row])
+    drawn = tables.drawn(["LOCAL (America/New_York)", "UTC", "MARK"], [row], style=command._style)
     assert ("───" in drawn) is draws
     assert all(cell in drawn for cell in row)
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import click
 
 from clockhand import errors
-from clockhand.commands import manifests, oneline
+from clockhand.commands import manifests, oneline, written
 from clockhand.domain import conversion
 
-_STDIN = "-"
-_SUFFIXES = (".yaml", ".yml", ".json")
 _EXAMPLES = """
 \b
 Examples:
@@ -45,42 +41,13 @@ def convert(files: tuple[str, ...], output: str) -> None:
     something could not be read, and then nothing is printed, or if a CronJob has no equal, and then it is left out.
     """
     outcome = _Outcome()
-    for name, objects in [(name, _read(name, data)) for given in files for name, data in _texts(given)]:
-        for document in objects:
-            _convert(name, document, outcome)
+    for name, document in [found for given in files for found in written.objects(given)]:
+        _convert(name, document, outcome)
     oneline.write(_yaml(outcome.converted) if output == "yaml" else _json(outcome.converted))
     for sentence in outcome.said:
         click.echo(oneline.printable(sentence), err=True)
     if outcome.failed:
         raise click.exceptions.Exit(oneline.Failure.exit_code)
-
-
-def _texts(given: str) -> Iterator[tuple[str, bytes]]:
-    if given == _STDIN:
-        yield "stdin", sys.stdin.buffer.read()
-        return
-    path = Path(given)
-    try:
-        paths = _inside(path) if path.is_dir() else [path]
-        for one in paths:
-            yield str(one), one.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise oneline.Failure(f"{given}: cannot be read: {reason}") from None
-
-
-def _inside(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
-    if not found:
-        raise oneline.Failure(f"{folder}: holds no {', '.join(_SUFFIXES)} file: name one that does")
-    return found
-
-
-def _read(name: str, data: bytes) -> list[Mapping[str, object]]:
-    try:
-        return manifests.read(data)
-    except errors.InvalidInput as error:
-        raise oneline.Failure(f"{name}: {error.sentence}") from None
 
 
 def _convert(file: str, document: Mapping[str, object], outcome: _Outcome) -> None:

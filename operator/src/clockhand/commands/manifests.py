@@ -80,8 +80,12 @@ def read(data: bytes) -> list[Mapping[str, object]]:
 def write(document: Mapping[str, object], comments: Sequence[str]) -> str:
     """One object as a YAML document of its own, under its comments."""
     head = "".join(f"# {comment}\n" for comment in comments)
-    body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=4_096, allow_unicode=True)
-    return f"---\n{head}{body}"
+    return f"---\n{head}{text(document)}"
+
+
+def text(value: object) -> str:
+    """A value as YAML."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=4_096, allow_unicode=True)
 
 
 def _objects(document: object, index: int) -> Iterator[Mapping[str, object]]:

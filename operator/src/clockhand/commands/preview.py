@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from clockhand import errors
-from clockhand.commands import oneline
+from clockhand.commands import oneline, tables
 from clockhand.domain import cron as crons
 from clockhand.domain import fields, instants
 from clockhand.domain import preview as previews
@@ -21,7 +19,6 @@ from clockhand.domain import schedule as schedules
 
 _MOST = 10_000
 _LAST_YEAR = 9_900
-_TYPES_ONLY = ("dumb", "unknown")
 _NAMES = {
     "spec.schedule": "EXPR",
     "spec.timeZone": "--time-zone",
@@ -151,7 +148,7 @@ def _table(question: _Question, *, asked: str) -> str:
         there = _compared(question, slots, asked=asked)
         rows, remark = previews.beside(schedule, rows, there), there.remark
     cells = [_cells(row, compared=question.compare) for row in rows]
-    return _drawn(_head(question), cells) + (f"{oneline.printable(remark)}\n" if remark else "")
+    return tables.drawn(_head(question), cells, style=_style) + (f"{oneline.printable(remark)}\n" if remark else "")
 
 
 def _head(question: _Question) -> list[str]:
@@ -167,31 +164,8 @@ def _cells(row: previews.Row, *, compared: bool) -> list[str]:
     return [shown, utc, _span(row.since), *who, row.mark]
 
 
-def _drawn(head: list[str], cells: list[list[str]]) -> str:
-    """Plain columns for a pipe and for a terminal that only types, a drawn table for any other."""
-    widths = [max(len(row[index]) for row in [head, *cells]) for index in range(len(head))]
-    if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") not in _TYPES_ONLY:
-        return _rich(head, cells, widths)
-    return "".join(_line(row, widths) for row in [head, *cells])
-
-
-def _line(row: list[str], widths: list[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-
-
-def _rich(head: list[str], cells: list[list[str]], widths: list[int]) -> str:
-    from rich import box, console, table, text
-
-    drawn = table.Table(box=box.SIMPLE_HEAD)
-    for name in head:
-        drawn.add_column(name, no_wrap=True)
-    for row in cells:
-        drawn.add_row(*(text.Text(cell) for cell in row), style="yellow" if row[-1] else "")
-    # a narrow terminal wraps the lines: an instant that is cut short helps nobody
-    terminal = console.Console(width=sum(widths) + 4 * len(widths))
-    with terminal.capture() as captured:
-        terminal.print(drawn)
-    return captured.get()
+def _style(cells: Sequence[str]) -> str:
+    return "yellow" if cells[-1] else ""
 
 
 def _offset(offset: datetime.timedelta) -> str:
