@@ -9,6 +9,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
@@ -76,7 +77,17 @@ class _Logs(Protocol):
     def log_format(self) -> str: ...
 
 
+_DEV_EXAMPLES = """
+\b
+Examples:
+  clockhand dev
+  clockhand dev --ephemeral --port 9000
+  clockhand dev --data-dir ./data --token-file ./token --kubeconfig ./kubeconfig
+"""
+
+
 S = TypeVar("S", bound=_Logs)
+_path = click.Path(dir_okay=True, path_type=Path)
 _output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
@@ -209,6 +220,35 @@ def worker() -> None:
     _run_with(worker_config.from_environment, app.serve)
 
 
+@clockhand.command(epilog=_DEV_EXAMPLES)
+@click.option("--data-dir", type=_path, help="Where everything lies; by default ~/.local/share/clockhand.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: all data go at the end.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65533),
+    default=8480,
+    show_default=True,
+    help="REST on loopback; the Kubernetes API is at the next port, health and metrics at the one after that.",
+)
+@click.option("--token-file", type=_path, help="The token of REST: read from there, or made and written there.")
+@click.option("--kubeconfig", type=_path, help="Written for kubectl; by default in the data directory.")
+def dev(data_dir: Path | None, ephemeral: bool, port: int, token_file: Path | None, kubeconfig: Path | None) -> None:
+    """Run all of Clockhand on this machine, with a database of its own and no cluster."""
+    from clockhand.standalone import app, home
+
+    if ephemeral and data_dir is not None:
+        raise click.UsageError("--ephemeral keeps nothing, and --data-dir names where to keep it: give one of them")
+    default = home.default(os.environ)
+    asked = app.Asked(
+        data_dir=None if ephemeral else data_dir or default,
+        port=port,
+        token_file=token_file,
+        kubeconfig=kubeconfig,
+        is_default=not ephemeral and (data_dir is None or data_dir.absolute() == default),
+    )
+    _start("text", functools.partial(app.serve, asked, environment=os.environ, write=oneline.write))
+
+
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
@@ -230,9 +270,13 @@ def _run_with(read: Callable[[Mapping[str, str]], S], serve: Callable[[S], Corou
         settings = read(os.environ)
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
-    log_to_stderr(settings.log_format)
+    _start(settings.log_format, functools.partial(serve, settings))
+
+
+def _start(log_format: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    log_to_stderr(log_format)
     try:
-        asyncio.run(serve(settings))
+        asyncio.run(serve())
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     except errors.ClockhandError as error:
@@ -250,7 +294,8 @@ def log_to_stderr(form: str) -> None:
         structlog.processors.JSONRenderer()
         if form == "json"
         else structlog.dev.ConsoleRenderer(
-            exception_formatter=structlog.dev.plain_traceback  # the rich one prints local variables: secrets among them
+            colors=sys.stderr.isatty(),
+            exception_formatter=structlog.dev.plain_traceback,  # the rich one prints local variables: secrets among them
         )
     )
     shared: list[Any] = [

@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Pod creations in flight at most; the limit adapts below it."""
     retention_days: int = 30
     """How long ended runs are kept, in whole weeks rounded up."""
+    listen: str | None = None
+    """The address that it serves at; None: all of them."""
     health_port: int = 8081
     """/healthz, /readyz and /metrics; 0 picks a free one."""
     runs_port: int = 10250
@@ -104,6 +106,7 @@ _READERS: Mapping[str, Reader] = {
     "shard_lease": seconds(2, 120),
     "pod_launches": whole(1, 1000),
     "retention_days": whole(1, 3650),
+    "listen": str,
     "health_port": whole(0, 65535),
     "runs_port": whole(0, 65535),
     "runs_service": str,

@@ -19,8 +19,8 @@ class Probes:
 
 
 @contextlib.asynccontextmanager
-async def served(probes: Probes, *, port: int) -> AsyncIterator[None]:
-    """Serves the probes on all addresses for the length of the block."""
+async def served(probes: Probes, *, port: int, host: str | None = None) -> AsyncIterator[None]:
+    """Serves the probes at `host`, by default on all addresses, for the length of the block."""
     app = web.Application()
     app.router.add_get("/healthz", _probe(probes.alive))
     app.router.add_get("/readyz", _probe(probes.ready))
@@ -28,7 +28,7 @@ async def served(probes: Probes, *, port: int) -> AsyncIterator[None]:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, port=port).start()
+        await web.TCPSite(runner, host=host, port=port).start()
         yield
     finally:
         await runner.cleanup()

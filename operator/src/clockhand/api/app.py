@@ -56,7 +56,7 @@ class Api:
         is what stores reports.
         """
         probes = health.Probes(alive=self._pools.alive, ready=lambda: self._serving and self._pools.ready())
-        async with health.served(probes, port=self._settings.health_port):
+        async with health.served(probes, port=self._settings.health_port, host=self._settings.listen):
             await schema.until_it_fits(self._db, stop)
             if not stop.is_set():
                 await self._serve(stop)
@@ -67,7 +67,7 @@ class Api:
             tasks.create_task(self._pools.run(served))
             face = server.Server(self._gate, pools.PoolCalls(self._pools), front)
             try:
-                async with server.served(face, port=self._settings.api_port) as port:
+                async with server.served(face, port=self._settings.api_port, host=self._settings.listen) as port:
                     log.info("api_served", port=port)
                     self._serving = True
                     await stop.wait()

@@ -41,7 +41,9 @@ async def serve(settings: config.Settings) -> None:
                 namespaces=settings.namespaces,
                 file=file,
             )
-            async with health.served(health.Probes(one.alive, one.ready), port=settings.health_port):
+            async with health.served(
+                health.Probes(one.alive, one.ready), port=settings.health_port, host=settings.listen
+            ):
                 await schema.until_it_fits(db, stop)
                 if not stop.is_set():
                     await one.run(stop, also=_beside(one, settings, db=db, client=client))

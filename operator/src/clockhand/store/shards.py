@@ -95,3 +95,8 @@ async def leave(connection: database.Connection, *, replica: str) -> None:
 async def forget(connection: database.Connection) -> None:
     """Drops the rows of replicas that have been silent for an hour."""
     await database.execute(connection, "shards.forget")
+
+
+async def abandon(connection: database.Connection) -> None:
+    """Frees every lease and forgets every replica: for whoever knows that no process of the installation lives."""
+    await database.execute(connection, "shards.abandon")

@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The file of the user's password, read again for each new connection. Never logged."""
     grace_seconds: float = 30.0
     """How long running attempts may go on after SIGTERM."""
+    listen: str | None = None
+    """The address that it serves at; None: all of them."""
     health_port: int = 8081
     """/healthz, /readyz and /metrics; 0 picks a free one."""
     log_format: str = "json"
@@ -111,6 +113,7 @@ _READERS: Mapping[str, Reader] = {
     "http_keys": str,
     **brokers.READERS,
     "grace_seconds": seconds(0, 3600),
+    "listen": str,
     "health_port": whole(0, 65535),
     "log_format": one_of("json", "text"),
 }

@@ -79,7 +79,7 @@ class Heart:
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped, self._asked = asyncio.Event(), asyncio.Event()
-        probes = health.served(self._probes, port=self._settings.health_port)
+        probes = health.served(self._probes, port=self._settings.health_port, host=self._settings.listen)
         async with probes, client.Api(self._settings) as self._api, asyncio.TaskGroup() as group:
             tasks = [group.create_task(step) for step in (self._beat_forever(), self._look_forever())]
             self._begun.set_result(None)

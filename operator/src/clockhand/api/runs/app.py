@@ -33,12 +33,13 @@ class RunsApi:
         self._gatekeeper = frontproxy.Gatekeeper(reviews.ApiServerReviews(client))
         self._feed = feed.Feed(db)
         app = server.RunsServer(db, self._feed, self._gatekeeper, kept_days=settings.retention_days)
-        self.listener = listener.Listener(app.application(), port=settings.runs_port)
+        self.listener = listener.Listener(app.application(), port=settings.runs_port, host=settings.listen)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set."""
         probes = health.Probes(alive=lambda: True, ready=lambda: self.listener.ready)
-        async with health.served(probes, port=self._settings.health_port), asyncio.TaskGroup() as group_of_tasks:
+        served = health.served(probes, port=self._settings.health_port, host=self._settings.listen)
+        async with served, asyncio.TaskGroup() as group_of_tasks:
             tasks = [group_of_tasks.create_task(step) for step in (self._feed.run(), self._trust(), self._certify())]
             await stop.wait()
             self._feed.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -107,7 +108,7 @@ def host_names(service: str, namespace: str) -> Sequence[str]:
 
 
 def is_good(serving: Serving, hosts: Sequence[str], now: datetime) -> bool:
-    """Whether it can be served for weeks to come under all of `hosts`."""
+    """Whether it can be served for weeks to come under all of `hosts`, which are names or addresses."""
     try:
         leaf = x509.load_pem_x509_certificate(serving.certificate)
         ca = x509.load_pem_x509_certificate(serving.ca)
@@ -118,7 +119,7 @@ def is_good(serving: Serving, hosts: Sequence[str], now: datetime) -> bool:
         return False
     return (
         key.public_key() == leaf.public_key()
-        and set(hosts) <= set(names.get_values_for_type(x509.DNSName))
+        and set(hosts) <= {str(name.value) for name in names}
         and leaf.not_valid_after_utc - now > _RENEW_LEAF
         and ca.not_valid_after_utc - now > _RENEW_LEAF
     )
@@ -132,7 +133,7 @@ def issue(hosts: Sequence[str], now: datetime, *, ca: bytes = b"", ca_key: bytes
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
     leaf = (
         _builder(subject, authority_certificate.subject, key, until=now + LEAF_LIFE, now=now)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_name(host) for host in hosts]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(authority_key, hashes.SHA256())
@@ -171,6 +172,13 @@ def _builder(
         .not_valid_before((now - _CLOCK_SLACK).astimezone(UTC))
         .not_valid_after(until.astimezone(UTC))
     )
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -82,3 +82,10 @@ DELETE FROM replicas WHERE replica = %(replica)s;
 -- name: forget
 DELETE FROM replicas
 WHERE last_seen < (SELECT now() - coalesce(clock_step, '0') FROM installation) - interval '1 hour';
+
+-- name: abandon
+WITH released AS (
+    UPDATE shard_leases SET holder = NULL, expires_at = '-infinity' WHERE holder IS NOT NULL),
+resigned AS (
+    UPDATE duty_leases SET holder = NULL, expires_at = '-infinity' WHERE holder IS NOT NULL)
+DELETE FROM replicas;
