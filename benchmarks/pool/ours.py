@@ -53,6 +53,14 @@ _FILL = (
 )
 
 
+class Serving(drain.Working):
+    """Our processes at work; the API is at `url`."""
+
+    def __init__(self, telling: drain.Telling, parts: Mapping[str, Sequence[int]], url: str) -> None:
+        super().__init__(telling, parts)
+        self.url = url
+
+
 @dataclasses.dataclass(frozen=True)
 class Clockhand:
     """Jobs that fall due over `spread` seconds from the instant on, or at its full seconds alone."""
@@ -64,7 +72,7 @@ class Clockhand:
     name: str = "clockhand"
 
     async def prepare(self, url: str, mode: drain.Mode) -> None:
-        await asyncio.to_thread(steps.run, _command("migrate"), env=_environment(url))
+        await asyncio.to_thread(steps.run, command("migrate"), env=environment(url))
 
     async def fill(self, url: str, mode: drain.Mode, *, runs: int, due: float) -> None:
         kinds = _kinds(self.distinct, due=datetime.fromtimestamp(due, UTC))
@@ -83,7 +91,7 @@ class Clockhand:
         await asyncio.to_thread(_fill, url, values)
 
     @contextlib.asynccontextmanager
-    async def working(self, url: str, mode: drain.Mode) -> AsyncIterator[drain.Working]:
+    async def working(self, url: str, mode: drain.Mode) -> AsyncIterator[Serving]:
         token = await asyncio.to_thread(_token, url)
         port, health = postgres.free_port(), [postgres.free_port(), postgres.free_port()]
         api = {"CLOCKHAND_API_PORT": str(port), "CLOCKHAND_HEALTH_PORT": str(health[0])}
@@ -96,14 +104,14 @@ class Clockhand:
             "CLOCKHAND_HEALTH_PORT": str(health[1]),
         }
         async with (
-            drain.at_work(_command("api"), _environment(url, api)) as served,
+            drain.at_work(command("api"), environment(url, api)) as served,
             drain.at_work([sys.executable, "-m", "benchmarks.pool.watching", url]) as watching,
-            drain.at_work(_command("worker"), _environment(None, worker)) as working,
+            drain.at_work(command("worker"), environment(None, worker)) as working,
         ):
             for one in health:
-                await _ready(one)
+                await ready(one)
             parts = {"engine+API": served.pids, "worker": working.pids, "watch": watching.pids}
-            yield drain.Working(working.telling, parts)
+            yield Serving(working.telling, parts, f"http://127.0.0.1:{port}")
 
     def complete(self, mode: drain.Mode, *, runs: int) -> str:
         return "SELECT count(*) FROM run_history WHERE state = 'Succeeded' AND attempt = 1"
@@ -120,22 +128,25 @@ def _kinds(count: int, *, due: datetime) -> Sequence[spec.JobSpec]:
     return list(itertools.islice(fitting, count))
 
 
-def _command(*words: str) -> Sequence[str]:
+def command(*words: str) -> Sequence[str]:
+    """A command of ours, as a process of its own."""
     return [sys.executable, "-m", "clockhand", *words]
 
 
-def _environment(url: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(url: str | None, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What such a process is told, and nothing that is set here by chance."""
     mine = {key: value for key, value in os.environ.items() if not key.startswith(("CLOCKHAND_", "KUBE"))}
     return {**mine, **({"CLOCKHAND_DATABASE_URL": url} if url else {}), **(more or {})}
 
 
 def _token(url: str) -> str:
-    words = _command("tokens", "create", "--owner", _OWNER, "--pool", "jobs", "--name", "bench", "-o", "json")
-    token: str = json.loads(steps.run(words, env=_environment(url)))["token"]
+    words = command("tokens", "create", "--owner", _OWNER, "--pool", "jobs", "--name", "bench", "-o", "json")
+    token: str = json.loads(steps.run(words, env=environment(url)))["token"]
     return token
 
 
-async def _ready(port: int) -> None:
+async def ready(port: int) -> None:
+    """Returns once the process with these probes is ready."""
     async with asyncio.timeout(_READY_SECONDS):
         while not await asyncio.to_thread(_answers, port):  # noqa: ASYNC110 (it changes elsewhere)
             await asyncio.sleep(0.1)

@@ -13,6 +13,7 @@ from clockhand.domain import ids, spec, states
 from clockhand.store import database, partitions
 
 _ROWS_A_STATEMENT = 200_000
+_OWNERS = 50
 
 _JOBS = """
 WITH made AS (
@@ -21,13 +22,13 @@ WITH made AS (
     FROM generate_series(0, %(jobs)s::int - 1) AS n
     RETURNING spec_id, job_id),
 owned AS (
-    INSERT INTO owners (owner) SELECT 'k8s/team-' || n FROM generate_series(0, %(owners)s::int - 1) AS n
+    INSERT INTO owners (owner) SELECT %(prefix)s || n FROM generate_series(0, %(owners)s::int - 1) AS n
     ON CONFLICT DO NOTHING)
 SELECT 1
 """
 _JOBS_ROWS = """
 INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, created_at, last_slot_at)
-SELECT md5('job' || n)::uuid, 'k8s/team-' || n %% %(owners)s, 'job-' || n, n %% 256, 1, 1,
+SELECT md5('job' || n)::uuid, %(prefix)s || n %% %(owners)s, 'job-' || n, n %% 256, 1, 1,
        (SELECT spec_id FROM job_specs s WHERE s.job_id = md5('job' || n)::uuid LIMIT 1), %(now)s, %(now)s
 FROM generate_series(0, %(jobs)s::int - 1) AS n
 """
@@ -36,7 +37,7 @@ INSERT INTO run_history (run_id, job_id, owner, job_name, name, labels, kind, ke
                          spec_id, state, reason, attempt, failures, disruptions, claimed_at, launched_at, started_at,
                          finished_at, node)
 SELECT (lpad(to_hex(ms), 12, '0') || '8' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
-       md5('job' || j)::uuid, 'k8s/team-' || j %% %(owners)s, 'job-' || j,
+       md5('job' || j)::uuid, %(prefix)s || j %% %(owners)s, 'job-' || j,
        'job-' || j || '-' || to_char(at AT TIME ZONE 'UTC', 'YYYYMMDD"t"HH24MISS"z"'),
        CASE WHEN j %% 10 = 0 THEN jsonb_build_object('tier', 'gold') END, 'Slot', '', at, at, j %% 256, 1,
        CASE WHEN i %% 200 = 0 THEN 'Dead' WHEN i %% 501 = 0 THEN 'Cancelled' ELSE 'Succeeded' END::run_state,
@@ -50,13 +51,19 @@ FROM (SELECT i, i %% %(jobs)s AS j, md5('run' || i) AS h,
 
 
 async def fill(
-    connection: database.Connection, rows: int, *, now: datetime, days: float = 28, jobs: int = 1_000, owners: int = 50
+    connection: database.Connection,
+    rows: int,
+    *,
+    now: datetime,
+    days: float = 28,
+    jobs: int = 1_000,
+    prefix: str = "k8s/team-",
 ) -> None:
-    """`rows` ended runs of `jobs` jobs, spread evenly over the `days` before `now`; one in 200 is Dead."""
+    """`rows` ended runs of `jobs` jobs of 50 owners, spread evenly over the `days` before `now`; one in 200 is Dead."""
     await connection.execute("SET LOCAL statement_timeout TO 0")
     await connection.execute("SET LOCAL idle_in_transaction_session_timeout TO 0")
     await partitions.ensure(connection, oldest=now - timedelta(days=days + 1), newest=now + timedelta(days=8))
-    common = {"now": now, "jobs": jobs, "owners": owners}
+    common = {"now": now, "jobs": jobs, "owners": _OWNERS, "prefix": prefix}
     await connection.execute(_JOBS, common)
     await connection.execute(_JOBS_ROWS, common)
     step = max(1, int(days * 86_400_000 / rows))
