@@ -120,7 +120,7 @@ class Ground:
         async with connection:
             now = await database.now(connection)
             await requests.request_run(
-                connection, owner=self.owner, job_name=plan.name, name=name, actor="test", now=now
+                connection, owner=self.owner, job_id=job_id, name=name, actor="test", now=now
             )
         return Due(job_id, now, plan.failing, plan.attempts, states.RunKind.MANUAL.value, name)
 

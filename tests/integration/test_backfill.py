@@ -71,7 +71,7 @@ async def ask(
         return await requests.request_backfill(
             connection,
             owner=job.owner,
-            job_name=job.name,
+            job_id=job.job_id,
             name=name,
             wanted=wanted,
             actor=ACTOR,
@@ -298,7 +298,7 @@ async def test_one_name_at_the_same_time_is_one_backfill(db: database.Database, 
 async def test_a_name_belongs_to_a_run_or_to_a_backfill(db: database.Database, job: jobs.Job, hour: datetime) -> None:
     async with db.transaction() as connection:
         now = await database.now(connection)
-        hand: dict[str, Any] = {"owner": job.owner, "job_name": job.name, "actor": ACTOR, "now": now}
+        hand: dict[str, Any] = {"owner": job.owner, "job_id": job.job_id, "actor": ACTOR, "now": now}
         await requests.request_run(connection, name="by-hand", **hand)
     with pytest.raises(errors.Conflict, match="by-hand"):
         await ask(db, job, hour, hour, name="by-hand")
@@ -607,14 +607,13 @@ async def test_beyond_what_is_kept_it_is_refused_with_a_sentence(
         with pytest.raises(errors.InvalidInput) as refused:
             await ask(db, job, first, last)
         assert refused.value.field == f"spec.backfill.{field}"
-    with pytest.raises(errors.InvalidInput, match="no slot of ScheduledJob 'job-00000' lies in this range"):
+    with pytest.raises(errors.InvalidInput, match="no slot of 'job-00000' lies in this range"):
         await ask(db, job, hour + timedelta(minutes=1), hour + timedelta(minutes=2))
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("UPDATE jobs SET name = 'another'", errors.NotFound),
         ("UPDATE jobs SET deleted_at = now(), next_slot_at = NULL, next_run_at = NULL", errors.NotFound),
         ("UPDATE jobs SET parked = 'why', next_slot_at = NULL, next_run_at = NULL", errors.Conflict),
     ],

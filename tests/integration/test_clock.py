@@ -364,7 +364,7 @@ async def test_running_work_goes_on_and_keeps_the_time_it_had(
         by_hand = await requests.request_run(
             connection,
             owner=job.owner,
-            job_name=job.name,
+            job_id=job.job_id,
             name="by-hand",
             actor="me",
             now=await database.now(connection),

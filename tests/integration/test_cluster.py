@@ -94,7 +94,7 @@ async def ask(db: database.Database, job: jobs.Job, name: str, span: backfill.Sp
         return await requests.request_backfill(
             connection,
             owner=job.owner,
-            job_name=job.name,
+            job_id=job.job_id,
             name=name,
             wanted=backfill.Wanted(span, PLACES, 30),
             actor="somebody",

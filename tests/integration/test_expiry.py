@@ -170,7 +170,7 @@ async def test_a_manual_run_that_is_asked_for_at_this_moment_is_seen(db: databas
     await run(db, job, S.SUCCEEDED, now - HOUR, finished_at=now - TTL)
     async with db.transaction() as connection:
         await requests.request_run(
-            connection, owner=job.owner, job_name=job.name, name="by-hand", actor="somebody", now=now
+            connection, owner=job.owner, job_id=job.job_id, name="by-hand", actor="somebody", now=now
         )
         assert await step(db) == [], "its job is locked by now"
     assert await step(db) == []

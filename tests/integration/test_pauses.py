@@ -141,7 +141,7 @@ async def end_all(db: database.Database, held: shards.Shards, state: S) -> None:
 async def ask(db: database.Database, job: jobs.Job, name: str = "by-hand") -> None:
     async with db.transaction() as connection:
         now = await database.now(connection)
-        await requests.request_run(connection, owner=job.owner, job_name=job.name, name=name, actor="somebody", now=now)
+        await requests.request_run(connection, owner=job.owner, job_id=job.job_id, name=name, actor="somebody", now=now)
 
 
 def condition(found: Any, kind: str) -> dict[str, Any]:

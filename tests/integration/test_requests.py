@@ -30,7 +30,7 @@ async def job(db: database.Database) -> jobs.Job:
 async def ask(connection: database.Connection, job: jobs.Job, name: str = "by-hand", **more: Any) -> uuid.UUID:
     now = await database.now(connection)
     return await requests.request_run(
-        connection, owner=job.owner, job_name=job.name, name=name, actor=ACTOR, now=now, **more
+        connection, owner=job.owner, job_id=job.job_id, name=name, actor=ACTOR, now=now, **more
     )
 
 
@@ -127,7 +127,6 @@ async def test_a_manual_run_waits_its_turn(db: database.Database) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("UPDATE jobs SET name = 'another'", errors.NotFound),
         ("UPDATE jobs SET deleted_at = now()", errors.NotFound),
         ("UPDATE jobs SET owner = 'k8s/another'", errors.NotFound),
         ("UPDATE jobs SET parked = 'spec.schedule: is wrong'", errors.Conflict),

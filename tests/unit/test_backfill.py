@@ -204,7 +204,7 @@ def test_a_range_that_cannot_be_gone_through_is_told_what_to_write() -> None:
         return str(refused.value)
 
     assert said(NOW - DAY, NOW + DAY) == ("spec.backfill.to: lies in the future: write 2026-11-30T12:00:30Z or earlier")
-    assert said(NOW - DAY, NOW - 2 * DAY) == "spec.backfill.from: is later than spec.backfill.to: exchange the two"
+    assert said(NOW - DAY, NOW - 2 * DAY) == "spec.backfill.from: lies behind the end of the range: exchange the two"
     assert said(NOW - 31 * DAY, NOW - DAY) == (
         "spec.backfill.from: lies beyond the 30 days for which runs are kept: write 2026-10-31T12:01:30Z or later"
     )

@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 def test_a_range_without_a_slot_and_a_job_that_is_not_there(kubectl: Kubectl, hour: datetime) -> None:
     kubectl.apply(objects.job("yearly"))
     wait_for("yearly to be ready", lambda: ready(kubectl, "yearly"))
-    assert "no slot of ScheduledJob 'yearly'" in kubectl.refusal(
+    assert "no slot of 'yearly'" in kubectl.refusal(
         "create", "-f", "-", stdin=json.dumps(backfill("nothing", "yearly", hour))
     )
     assert "nobody" in kubectl.refusal("create", "-f", "-", stdin=json.dumps(backfill("none", "nobody", hour)))

@@ -76,7 +76,7 @@ class Wanted:
         if last > now:
             raise errors.InvalidInput(f"{FIELD}.to", f"lies in the future: write {instants.rfc3339(now)} or earlier")
         if first > last:
-            raise errors.InvalidInput(f"{FIELD}.from", "is later than spec.backfill.to: exchange the two")
+            raise errors.InvalidInput(f"{FIELD}.from", "lies behind the end of the range: exchange the two")
         if first < oldest:
             sentence = f"lies beyond the {self.kept_days} days for which runs are kept: write"
             # a minute later, or what is written would have passed by the time it is sent

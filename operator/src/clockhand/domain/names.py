@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 
 from clockhand.domain import instants
 
+LONGEST = 253
+FORM = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+"""As the API machinery has names."""
 _SLOT = re.compile(r"(?P<job>.+)-(?P<instant>\d{8}t\d{6})z(?:-skip(?P<skip>[0-9]{1,18}))?", re.ASCII)
 _ID_BITS = 62
 
@@ -35,6 +38,15 @@ def parse(name: str) -> SlotName | None:
     except ValueError:
         return None
     return SlotName(match["job"], instant, int(match["skip"]) if match["skip"] else None)
+
+
+def mistake(name: str) -> str | None:
+    """What is wrong with a name that somebody gives to a run, in a sentence that follows on it."""
+    if len(name) > LONGEST or not FORM.fullmatch(name):
+        return f"must be lower-case letters, digits, '-' and '.', at most {LONGEST} of them"
+    if parse(name) is not None:
+        return "ends like the name of a slot's run; choose a name that does not end in a date and time"
+    return None
 
 
 def of_skip(job_name: str, last_at: datetime, skip_id: int) -> str:

@@ -25,7 +25,7 @@ async def request_run(
     connection: database.Connection,
     *,
     owner: str,
-    job_name: str,
+    job_id: uuid.UUID,
     name: str,
     payload: object = msgspec.UNSET,
     actor: str,
@@ -36,7 +36,7 @@ async def request_run(
     It takes its turn where the job runs one at a time. Raises NotFound without such a job, Conflict where the name is
     taken or the job cannot run, InvalidInput for a payload that cannot be stored.
     """
-    job = await _lock_job(connection, owner=owner, job_name=job_name, name=name)
+    job = await _lock_job(connection, owner=owner, job_id=job_id, name=name)
     if payload is not msgspec.UNSET:
         documents.check_text(payload, at="spec.payload")
         spec.check_payload(payload)
@@ -63,7 +63,7 @@ async def request_backfill(
     connection: database.Connection,
     *,
     owner: str,
-    job_name: str,
+    job_id: uuid.UUID,
     name: str,
     wanted: backfill_domain.Wanted,
     actor: str,
@@ -75,14 +75,14 @@ async def request_backfill(
     that cannot be gone through or has no slot in it.
     """
     wanted.check(now)
-    job = await _lock_job(connection, owner=owner, job_name=job_name, name=name)
+    job = await _lock_job(connection, owner=owner, job_id=job_id, name=name)
     if job.next_slot_at is not None and job.next_slot_at <= wanted.span.last:
         # what is due is the schedule's: fired later, it would be a second run of a slot that the backfill made
         await fire.settle_due(connection, [job.job_id], now=now)
     plan = specs.of(await requests.spec_of(connection, job.spec_id))
     slots = await backfill.slots_of(wanted.span, plan.due(times.Origin(job.job_id, job.created_at)))
     if slots == 0:
-        sentence = f"no slot of ScheduledJob {job_name!r} lies in this range: choose another one"
+        sentence = f"no slot of {job.name!r} lies in this range: choose another one"
         raise errors.InvalidInput(backfill_domain.FIELD, sentence)
     backfill_id = ids.run_id(job_id=job.job_id, scheduled_at=now, kind=states.RunKind.BACKFILL, key=name)
     stored = await backfills.add(
@@ -96,13 +96,13 @@ async def request_backfill(
     return backfill_id
 
 
-async def _lock_job(connection: database.Connection, *, owner: str, job_name: str, name: str) -> Any:
+async def _lock_job(connection: database.Connection, *, owner: str, job_id: uuid.UUID, name: str) -> Any:
     """The job's row, locked, if it can run and nothing has this name."""
-    job = await requests.lock_job(connection, owner=owner, name=job_name)
+    job = await requests.lock_job(connection, owner=owner, job_id=job_id)
     if job is None:
-        raise errors.NotFound(f"no ScheduledJob {job_name!r} is known in this namespace")
+        raise errors.NotFound("no such job")
     if job.parked is not None:
-        raise errors.Conflict(f"ScheduledJob {job_name!r} cannot run: {job.parked}")
+        raise errors.Conflict(f"the job {job.name!r} cannot run: {job.parked}")
     if await requests.name_taken(connection, owner=owner, name=name):
         raise errors.Conflict(f"a run named {name!r} exists already")
     return job

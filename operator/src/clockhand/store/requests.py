@@ -25,9 +25,15 @@ class Asked:
     detail: object = None
 
 
-async def lock_job(connection: database.Connection, *, owner: str, name: str) -> Any | None:
-    """Row (job_id, parked, spec_id, created_at, next_slot_at) of the job, locked; None where there is none."""
-    return await database.fetch_one(connection, "requests.lock_job", {"owner": owner, "name": name})
+async def job_named(connection: database.Connection, *, owner: str, name: str) -> uuid.UUID | None:
+    """The job that has this name now."""
+    row = await database.fetch_one(connection, "requests.job_named", {"owner": owner, "name": name})
+    return row.job_id if row else None
+
+
+async def lock_job(connection: database.Connection, *, owner: str, job_id: uuid.UUID) -> Any | None:
+    """Row (job_id, name, parked, spec_id, created_at, next_slot_at) of the job, locked; None where there is none."""
+    return await database.fetch_one(connection, "requests.lock_job", {"owner": owner, "job_id": job_id})
 
 
 async def spec_of(connection: database.Connection, spec_id: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +16,10 @@ from clockhand.api.runs import group, objects, status
 from clockhand.domain import backfill, names
 from clockhand.engine import requests
 from clockhand.store import changes, database, listing
+from clockhand.store import requests as rows
 
 log = structlog.get_logger(__name__)
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
-_LONGEST_NAME = 253
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _KNOWN: Mapping[str, frozenset[str]] = {
@@ -35,7 +33,6 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "spec.backfill": frozenset(backfill.FIELDS),
 }
 _PAYLOAD = "cannot be given beside spec.backfill: every run of a backfill has the payload of its job"
-_KEPT_FORM = "ends like the name of a slot's run; choose a name that does not end in a date and time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +132,15 @@ class Writes:
 
 
 async def _request(connection: database.Connection, caller: Caller, order: Order) -> None:
-    asked = {"owner": caller.owner, "job_name": order.job, "name": order.name, "actor": caller.user}
+    job_id = await rows.job_named(connection, owner=caller.owner, name=order.job)
+    if job_id is None:
+        raise errors.NotFound(f"no ScheduledJob {order.job!r} is known in this namespace")
     now = await database.now(connection)
+    about: dict[str, Any] = {"owner": caller.owner, "job_id": job_id, "actor": caller.user, "now": now}
     if order.backfill is not None:
-        await requests.request_backfill(connection, **asked, wanted=order.backfill, now=now)
+        await requests.request_backfill(connection, name=order.name, wanted=order.backfill, **about)
     else:
-        await requests.request_run(connection, **asked, payload=order.payload, now=now)
+        await requests.request_run(connection, name=order.name, payload=order.payload, **about)
 
 
 async def _cancel(connection: database.Connection, caller: Caller, run: listing.Run) -> None:
@@ -231,15 +231,14 @@ def _name(metadata: dict[str, Any]) -> str:
     if not prefix:
         return ""
     ending = "".join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))
-    return f"{str(prefix)[: _LONGEST_NAME - _SUFFIX_LENGTH]}{ending}"
+    return f"{str(prefix)[: names.LONGEST - _SUFFIX_LENGTH]}{ending}"
 
 
 def _name_causes(name: str) -> list[tuple[str, str]]:
     if not name:
         return [("metadata.name", "is missing: give name or generateName")]
-    if len(name) > _LONGEST_NAME or not _SUBDOMAIN.fullmatch(name):
-        return [("metadata.name", "must be lower-case letters, digits, '-' and '.', at most 253 of them")]
-    return [("metadata.name", _KEPT_FORM)] if names.parse(name) else []
+    mistake = names.mistake(name)
+    return [("metadata.name", mistake)] if mistake else []
 
 
 def _spec_causes(spec: dict[str, Any]) -> list[tuple[str, str]]:
@@ -247,7 +246,7 @@ def _spec_causes(spec: dict[str, Any]) -> list[tuple[str, str]]:
     job = spec.get("job")
     if not isinstance(job, str) or not job:
         causes.append(("spec.job", "must name a ScheduledJob of the same namespace"))
-    elif len(job) > _LONGEST_NAME or not _SUBDOMAIN.fullmatch(job):
+    elif len(job) > names.LONGEST or not names.FORM.fullmatch(job):
         causes.append(("spec.job", f"{job[:80]!r} cannot be the name of a ScheduledJob"))
     if spec.get("kind", "Manual") != "Manual":
         causes.append(("spec.kind", "is given by the server: leave it out"))

@@ -1,10 +1,15 @@
--- name: lock_job
--- The newest job of that name that is not deleted, locked, so that requests and slots of one job come one after another.
-SELECT job_id, parked, spec_id, created_at, next_slot_at
-FROM jobs
+-- name: job_named
+-- The newest of that name that is not deleted.
+SELECT job_id FROM jobs
 WHERE owner = %(owner)s AND name = %(name)s AND deleted_at IS NULL
 ORDER BY created_at DESC
-LIMIT 1
+LIMIT 1;
+
+-- name: lock_job
+-- So that requests and slots of one job come one after another.
+SELECT job_id, name, parked, spec_id, created_at, next_slot_at
+FROM jobs
+WHERE job_id = %(job_id)s AND owner = %(owner)s AND deleted_at IS NULL
 FOR UPDATE;
 
 -- name: spec
