@@ -14,6 +14,7 @@ from clockhand.store import listing
 def run(**fields: object) -> listing.Run:
     values: dict[str, object] = {
         "run_id": uuid.UUID(int=1),
+        "job_id": uuid.UUID(int=2),
         "owner": "k8s/team-a",
         "job_name": "nightly",
         "name": "nightly-20261129t020000z",

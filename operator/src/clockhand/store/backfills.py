@@ -169,8 +169,14 @@ async def reopen(connection: database.Connection, *, run_id: uuid.UUID, now: dat
     await database.execute(connection, "backfills.reopen", {"run_id": run_id, "now": now})
 
 
+async def shown(connection: database.Connection, *, owner: str, backfill_id: uuid.UUID) -> Any | None:
+    """Row of the owner's backfill, as people are shown it."""
+    parameters = {"owner": owner, "backfill_id": backfill_id}
+    return await database.fetch_one(connection, "backfills.shown", parameters)
+
+
 async def named(connection: database.Connection, *, owner: str, name: str) -> Any | None:
-    """Row of the backfill that the owner has under `name`, as people are shown it."""
+    """The same of the one that has this name."""
     return await database.fetch_one(connection, "backfills.named", {"owner": owner, "name": name})
 
 

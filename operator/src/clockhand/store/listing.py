@@ -45,6 +45,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run as lists show it, or (state Skipped) slots that did not run, or a backfill, which no list shows."""
 
     run_id: uuid.UUID
+    job_id: uuid.UUID
     owner: str
     job_name: str
     name: str
@@ -84,10 +85,15 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     outside: Mapping[str, Sequence[str]] = {}
 
     @property
+    def picks(self) -> bool:
+        """Whether a row in a state that is wanted may be left out."""
+        labels = self.equal or self.present or self.absent or self.within or self.outside
+        return bool(labels) or self.job is not None
+
+    @property
     def sifts(self) -> bool:
         """Whether a row that was looked at may be left out."""
-        labels = self.equal or self.present or self.absent or self.within or self.outside
-        return bool(labels) or self.job is not None or not self.states >= _ALL
+        return self.picks or not self.states >= _ALL
 
     @property
     def unwell(self) -> bool:
@@ -116,6 +122,11 @@ async def hold_still(connection: database.Connection) -> None:
     await connection.execute(_STABLE)
 
 
+async def job(connection: database.Connection, *, owner: str, job_id: uuid.UUID) -> Any | None:
+    """Row (name, deleted_at) of the owner's job, also of a deleted one, as far as it is kept."""
+    return await database.fetch_one(connection, "listing.job", {"owner": owner, "job_id": job_id})
+
+
 async def job_ids(connection: database.Connection, *, owner: str | None, name: str) -> Sequence[uuid.UUID]:
     """The jobs that have or had this name, as far as their rows are kept; none where they are too many to go through."""
     if owner is None:
@@ -133,13 +144,15 @@ async def live(
     jobs: Sequence[uuid.UUID],
     before: uuid.UUID,
     take: int,
+    scan: int = SCAN_ROWS,
 ) -> Step:
-    """The next runs that are not over, newest first."""
+    """The next runs that are not over, newest first. At most `scan` rows are looked at, where some may be left out."""
     wanted = sift.states - _OVER - {SKIPPED}
     if not wanted:
         return Step((), None)
     name = "live_by_job" if jobs else "live_by_owner" if sift.owner else "live_by_time"
-    return await _look(connection, name, _parameters(sift, span, jobs, before, take) | {"states": sorted(wanted)})
+    looked_at = {"states": sorted(wanted), "scan": scan if sift.sifts else take}
+    return await _look(connection, name, _parameters(sift, span, jobs, before, take) | looked_at)
 
 
 async def history(
@@ -150,14 +163,16 @@ async def history(
     jobs: Sequence[uuid.UUID],
     before: uuid.UUID,
     take: int,
+    scan: int = SCAN_ROWS,
 ) -> Step:
-    """The next runs that are over, newest first."""
+    """The next runs that are over, newest first; `scan` as above."""
     wanted = sift.states & _OVER
     if not wanted:
         return Step((), None)
-    driver = "by_job" if jobs else "by_state" if sift.unwell else "by_owner" if sift.owner else "by_time"
-    parameters = _parameters(sift, span, jobs, before, take) | {"states": sorted(wanted)}
-    return await _look(connection, f"history_{driver}", parameters)
+    driver = "by_job" if jobs else _driver(sift)
+    sifts = sift.picks if driver.endswith("state") else sift.sifts
+    looked_at = {"states": sorted(wanted), "scan": scan if sifts else take}
+    return await _look(connection, f"history_{driver}", _parameters(sift, span, jobs, before, take) | looked_at)
 
 
 async def skips(
@@ -183,7 +198,7 @@ async def skips(
         "scan": take,
     }
     found = [_skip(row) for row in await database.fetch(connection, f"listing.skips_{driver}", parameters)]
-    return Step(found, found[-1].run_id if found else None)
+    return Step(found, found[-1].run_id if len(found) == take else None)
 
 
 async def by_name(connection: database.Connection, *, owner: str, name: str) -> Run | None:
@@ -209,6 +224,20 @@ async def by_ids(connection: database.Connection, run_ids: Sequence[uuid.UUID]) 
     return [_run(row) for row in await database.fetch(connection, "listing.by_ids", parameters)]
 
 
+async def by_id(connection: database.Connection, *, owner: str, run_id: uuid.UUID) -> Run | None:
+    """The run, the row about skipped slots, or the backfill, of this owner that has this id."""
+    found = [run for run in await by_ids(connection, [run_id]) if run.owner == owner]
+    if found:
+        return found[0]
+    at = ids.scheduled_at_of(run_id)
+    bounds = {"from_at": at, "to_at": at + instants.MILLISECOND}
+    parameters = {"skip_id": names.skip_id_of(run_id), "owner": owner, **bounds}
+    for skip in map(_skip, await database.fetch(connection, "listing.skip_named", parameters)):
+        if skip.run_id == run_id:
+            return skip
+    return _backfill(await backfills.shown(connection, owner=owner, backfill_id=run_id))
+
+
 async def contents(connection: database.Connection, run_id: uuid.UUID) -> tuple[Any, Any]:
     """The run's payload and what its handler returned; None where there is none."""
     row = await database.fetch_one(connection, "listing.contents", _key(run_id))
@@ -226,6 +255,12 @@ async def log_tail(connection: database.Connection, run_id: uuid.UUID, attempt: 
     return row.log_tail if row else None
 
 
+def _driver(sift: Filter) -> str:
+    if sift.unwell:
+        return "by_owner_and_state" if sift.owner else "by_state"
+    return "by_owner" if sift.owner else "by_time"
+
+
 async def _slot(connection: database.Connection, owner: str, name: str, parsed: names.SlotName) -> Run | None:
     bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
     jobs = await job_ids(connection, owner=owner, name=parsed.job_name)
@@ -240,10 +275,9 @@ async def _slot(connection: database.Connection, owner: str, name: str, parsed: 
 async def _look(connection: database.Connection, name: str, parameters: Mapping[str, Any]) -> Step:
     rows = await database.fetch(connection, f"listing.{name}", parameters)
     found = [_run(row) for row in rows if row.run_id is not None]
-    if not rows:
-        return Step((), None)
-    # a full answer may have stopped before the edge of what was looked at
-    return Step(found, found[-1].run_id if len(found) == parameters["take"] else rows[0].edge)
+    if len(found) == parameters["take"]:
+        return Step(found, found[-1].run_id)  # before the edge of what was looked at, perhaps
+    return Step(found, rows[0].edge if rows and rows[0].looked == parameters["scan"] else None)
 
 
 def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uuid.UUID, take: int) -> dict[str, Any]:
@@ -261,7 +295,6 @@ def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uui
         "oldest": span.oldest,
         "newest": span.newest,
         "asof": span.asof,
-        "scan": SCAN_ROWS if sift.sifts else take,
         "take": take,
     }
 
@@ -277,6 +310,7 @@ def _first(rows: Sequence[Any]) -> Run | None:
 def _run(row: Any) -> Run:
     return Run(
         run_id=row.run_id,
+        job_id=row.job_id,
         owner=row.owner,
         job_name=row.job_name,
         name=row.name,
@@ -303,6 +337,7 @@ def _run(row: Any) -> Run:
 def _skip(row: Any) -> Run:
     return Run(
         run_id=names.skip_uuid(row.last_at, row.skip_id),
+        job_id=row.job_id,
         owner=row.owner,
         job_name=row.job_name,
         name=names.of_skip(row.job_name, row.last_at, row.skip_id),
@@ -329,6 +364,7 @@ def _backfill(row: Any | None) -> Run | None:
     )
     return Run(
         run_id=row.backfill_id,
+        job_id=row.job_id,
         owner=row.owner,
         job_name=row.job_name,
         name=row.name,

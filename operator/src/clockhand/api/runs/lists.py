@@ -115,10 +115,11 @@ class _Walk:
         step = await self._look(at, wanted)
         self._looks += 1
         self._looked_at += listing.SCAN_ROWS if self._sift.sifts else wanted
-        if step.edge is None:
-            return [], self._next_source(at)
         found = [run for run in step.runs if self._chosen.matches(run)]
-        return found, msgspec.structs.replace(at, before=step.edge.hex, given=at.given + len(found))
+        at = msgspec.structs.replace(at, given=at.given + len(found))
+        if step.edge is None:
+            return found, self._next_source(at)
+        return found, msgspec.structs.replace(at, before=step.edge.hex)
 
     async def _look(self, at: Cursor, wanted: int) -> listing.Step:
         return await _SOURCES[at.source](
@@ -130,7 +131,7 @@ class _Walk:
         following: Cursor | None = at
         while following is not None:
             step = await self._look(following, 1)
-            if step.edge is not None:
+            if step.runs or step.edge is not None:
                 return True
             following = self._next_source(following)
         return False

@@ -75,7 +75,12 @@ FROM live_runs r
 WHERE r.run_id = %(run_id)s AND b.backfill_id = CASE WHEN r.kind = 'Backfill' THEN r.key::uuid END
   AND b.stop_reason IS NULL AND NOT r.scheduled_at = ANY (b.open_at);
 
+-- name: shown
+SELECT backfill_id, job_id, owner, job_name, name, from_at, to_at, newest_first, concurrency, slots, made, passed, succeeded,
+       failed, created_at, stop_reason, ended_at, reached_at
+FROM backfills WHERE backfill_id = %(backfill_id)s AND owner = %(owner)s;
+
 -- name: named
-SELECT backfill_id, owner, job_name, name, from_at, to_at, newest_first, concurrency, slots, made, passed, succeeded,
+SELECT backfill_id, job_id, owner, job_name, name, from_at, to_at, newest_first, concurrency, slots, made, passed, succeeded,
        failed, created_at, stop_reason, ended_at, reached_at
 FROM backfills WHERE owner = %(owner)s AND name = %(name)s;

@@ -1,5 +1,6 @@
 -- Lists of runs. A page walks one index from a cursor downwards and looks at no more than `scan` rows, whatever the
--- selectors are; `edge` is the last row it looked at, from which the next page goes on. No row at all: the end.
+-- selectors are; `edge` is the last row it looked at, from which the next page goes on, and `looked` how many there were: fewer
+-- than it might have looked at, or no row at all, are the end.
 
 -- name: live_by_time
 WITH scanned AS MATERIALIZED (
@@ -8,8 +9,8 @@ WITH scanned AS MATERIALIZED (
     FROM live_runs
     WHERE run_id < %(before)s AND run_id >= %(floor)s
     ORDER BY run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.owner >= 'k8s/' AND s.owner < 'k8s0' AND s.state = ANY(%(states)s)
@@ -26,8 +27,8 @@ WITH scanned AS MATERIALIZED (
     FROM live_runs
     WHERE owner = %(owner)s AND run_id < %(before)s AND run_id >= %(floor)s
     ORDER BY run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.state = ANY(%(states)s)
@@ -49,8 +50,8 @@ WITH scanned AS MATERIALIZED (
           AND run_id < %(before)s AND run_id >= %(floor)s
         ORDER BY scheduled_at DESC, run_id DESC LIMIT %(scan)s) r
     ORDER BY r.run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.state = ANY(%(states)s)
@@ -66,8 +67,8 @@ WITH scanned AS MATERIALIZED (
     FROM run_history
     WHERE run_id < %(before)s AND run_id >= %(floor)s AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
     ORDER BY run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.owner >= 'k8s/' AND s.owner < 'k8s0' AND s.state = ANY(%(states)s) AND s.finished_at <= %(asof)s
@@ -85,8 +86,8 @@ WITH scanned AS MATERIALIZED (
     WHERE owner = %(owner)s AND run_id < %(before)s AND run_id >= %(floor)s
       AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
     ORDER BY run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.state = ANY(%(states)s) AND s.finished_at <= %(asof)s
@@ -106,8 +107,8 @@ WITH scanned AS MATERIALIZED (
           AND run_id < %(before)s AND run_id >= %(floor)s
         ORDER BY scheduled_at DESC, run_id DESC LIMIT %(scan)s) r
     ORDER BY r.run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.state = ANY(%(states)s) AND s.finished_at <= %(asof)s
@@ -116,8 +117,29 @@ SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
       AND NOT EXISTS (SELECT FROM jsonb_each(%(outside)s) o WHERE o.value ? (l.held ->> o.key))
     ORDER BY s.run_id DESC LIMIT %(take)s) found ON true;
 
+-- name: history_by_owner_and_state
+-- Only for states other than Succeeded: those are few and have indexes of their own.
+WITH scanned AS MATERIALIZED (
+    SELECT r.* FROM unnest(%(states)s::run_state[]) AS wanted (state), LATERAL (
+        SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, h.state::text, reason,
+               message, attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
+        FROM run_history h
+        WHERE h.owner = %(owner)s AND h.state = wanted.state AND h.state <> 'Succeeded'
+          AND run_id < %(before)s AND run_id >= %(floor)s AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
+        ORDER BY run_id DESC LIMIT %(scan)s) r
+    ORDER BY r.run_id DESC LIMIT %(scan)s),
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
+    SELECT s.* FROM scanned s, LATERAL (
+        SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
+    WHERE s.finished_at <= %(asof)s AND (%(job)s::text IS NULL OR s.job_name = %(job)s)
+      AND l.held @> %(equal)s AND l.held ?& %(present)s AND NOT l.held ?| %(absent)s
+      AND NOT EXISTS (SELECT FROM jsonb_each(%(within)s) w WHERE coalesce(w.value ? (l.held ->> w.key), false) = false)
+      AND NOT EXISTS (SELECT FROM jsonb_each(%(outside)s) o WHERE o.value ? (l.held ->> o.key))
+    ORDER BY s.run_id DESC LIMIT %(take)s) found ON true;
+
 -- name: history_by_state
--- Only for states other than Succeeded: those are few and have an index of their own.
+-- The same of all namespaces.
 WITH scanned AS MATERIALIZED (
     SELECT r.* FROM unnest(%(states)s::run_state[]) AS wanted (state), LATERAL (
         SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, h.state::text, reason,
@@ -127,12 +149,11 @@ WITH scanned AS MATERIALIZED (
           AND scheduled_at >= %(oldest)s AND scheduled_at <= %(newest)s
         ORDER BY run_id DESC LIMIT %(scan)s) r
     ORDER BY r.run_id DESC LIMIT %(scan)s),
-edge AS (SELECT run_id AS edge FROM scanned ORDER BY run_id LIMIT 1)
-SELECT edge.edge, found.* FROM edge LEFT JOIN LATERAL (
+edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
+SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     SELECT s.* FROM scanned s, LATERAL (
         SELECT coalesce(s.labels, '{}') || jsonb_build_object('clockhand.dev/job', s.job_name) AS held) l
     WHERE s.owner >= 'k8s/' AND s.owner < 'k8s0' AND s.finished_at <= %(asof)s
-      AND (%(owner)s::text IS NULL OR s.owner = %(owner)s)
       AND (%(job)s::text IS NULL OR s.job_name = %(job)s)
       AND l.held @> %(equal)s AND l.held ?& %(present)s AND NOT l.held ?| %(absent)s
       AND NOT EXISTS (SELECT FROM jsonb_each(%(within)s) w WHERE coalesce(w.value ? (l.held ->> w.key), false) = false)
@@ -165,6 +186,9 @@ ORDER BY s.last_at DESC, s.skip_id DESC LIMIT %(scan)s;
 SELECT skip_id, job_id, owner, job_name, labels, first_at, last_at, count, reason::text, recorded_at
 FROM skips
 WHERE skip_id = %(skip_id)s AND last_at >= %(from_at)s AND last_at < %(to_at)s AND owner = %(owner)s;
+
+-- name: job
+SELECT name, deleted_at FROM jobs WHERE job_id = %(job_id)s AND owner = %(owner)s;
 
 -- name: job_ids
 SELECT job_id FROM jobs WHERE owner = %(owner)s AND name = %(name)s;
