@@ -44,6 +44,13 @@ async def clock(connection: database.Connection) -> Clock:
     return Clock(row.clock, clocks.Stored(row.clock_step, row.clock_noticed_at))
 
 
+async def cursor_key(connection: database.Connection) -> bytes:
+    """With what the cursors of lists are signed, by every process alike."""
+    row = await database.fetch_one(connection, "installation.cursor_key")
+    assert row is not None
+    return bytes(row.cursor_key)
+
+
 async def believe_step(connection: database.Connection, stored: clocks.Stored) -> bool:
     """The clock is right and the time leaps by the step; False where somebody else has dealt with it."""
     seen = {"step": stored.step, "noticed_at": stored.noticed_at}

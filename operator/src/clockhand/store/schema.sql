@@ -128,6 +128,7 @@ CREATE TABLE public.installation (
     zone_version text COLLATE pg_catalog."C",
     clock_step interval,
     clock_noticed_at timestamp with time zone,
+    cursor_key bytea DEFAULT sha256((uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))) NOT NULL,
     served_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     CONSTRAINT installation_one_check CHECK (one)
 );

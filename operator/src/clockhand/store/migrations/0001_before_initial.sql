@@ -17,6 +17,8 @@ CREATE TABLE installation (
     zone_version    text COLLATE "C",            -- of the zone data under which the next slots were computed last
     clock_step      interval,                    -- by how much the database's clock jumped; NULL while it is trusted
     clock_noticed_at timestamptz,                -- by the clock after the jump
+    cursor_key      bytea NOT NULL               -- with which the cursors of lists are signed
+                    DEFAULT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
     served_since    timestamptz NOT NULL DEFAULT '-infinity'  -- the last time that workers had nobody to report to ended then
 );
 INSERT INTO installation (timeline) VALUES (substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));

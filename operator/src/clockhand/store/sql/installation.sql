@@ -2,6 +2,9 @@
 -- The clock at the start of the transaction, in whole milliseconds, and what is known of it.
 SELECT date_trunc('milliseconds', now()) AS clock, clock_step, clock_noticed_at FROM installation;
 
+-- name: cursor_key
+SELECT cursor_key FROM installation;
+
 -- name: note_step
 -- Only over what the process that noticed it had read: several notice the same step, and one stores it.
 UPDATE installation
