@@ -20,6 +20,7 @@ class Selection:
     state: states.RunState
     ended_before: datetime
     job_name: str | None = None
+    job_id: uuid.UUID | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -27,7 +28,8 @@ class Selection:
 async def find(connection: database.Connection, selection: Selection, *, after: uuid.UUID, limit: int) -> Sequence[Any]:
     """Rows (run_id, job_id), oldest first, from after `after`; nothing is locked."""
     parameters = {**dataclasses.asdict(selection), "state": selection.state.value, "after": after, "limit": limit}
-    query = "redrives.of_owner" if selection.job_name is None else "redrives.of_job"
+    of_job = selection.job_name is not None or selection.job_id is not None
+    query = "redrives.of_job" if of_job else "redrives.of_owner"
     return await database.fetch(connection, query, parameters)
 
 

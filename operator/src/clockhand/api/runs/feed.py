@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from datetime import datetime
 
 import structlog
@@ -180,6 +180,24 @@ class Feed:
         self._epoch, self._cursor = standing.epoch, standing.newest
         for subscription in self._subscriptions:
             subscription.end(Lagging)
+
+
+async def missed(db: database.Database, subscription: Subscription, *, after: int) -> AsyncIterator[Batch]:
+    """What changed after number `after`, up to the start of `subscription`. Raises Lagging where nobody knows any more."""
+    while after < subscription.start:
+        async with db.transaction() as connection:
+            await listing.hold_still(connection)
+            standing = await changes.newest(connection)
+            batch = await read(connection, after, standing=standing)
+        if batch is None or standing.epoch != subscription.epoch or batch.through == after:
+            raise Lagging
+        yield batch
+        after = batch.through
+    if after > subscription.start:
+        async with db.transaction() as connection:
+            standing = await changes.newest(connection)
+        if after > standing.newest:
+            raise Lagging
 
 
 async def read(connection: database.Connection, after: int, *, standing: changes.Standing) -> Batch | None:

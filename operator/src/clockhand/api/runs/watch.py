@@ -97,7 +97,8 @@ class Watch:
                 raise feed.Lagging
             if self._wish.chosen.by_state:
                 await self._remember()
-            await self._catch_up(subscription)
+            async for batch in feed.missed(self._db, subscription, after=self._number):
+                await self._send_batch(batch)
         if self._epoch != subscription.epoch:
             raise feed.Lagging
         await self._put(b"")  # a client waits for the headers even where nothing has happened yet
@@ -129,21 +130,6 @@ class Watch:
                 return
             if given > _REMEMBERED:
                 raise status.expired("too many runs match to watch them all: narrow the selectors")
-
-    async def _catch_up(self, subscription: feed.Subscription) -> None:
-        while self._number < subscription.start:
-            async with self._db.transaction() as connection:
-                await listing.hold_still(connection)
-                standing = await changes.newest(connection)
-                batch = await feed.read(connection, self._number, standing=standing)
-            if batch is None or standing.epoch != self._epoch or batch.through == self._number:
-                raise feed.Lagging
-            await self._send_batch(batch)
-        if self._number > subscription.start:
-            async with self._db.transaction() as connection:
-                standing = await changes.newest(connection)
-            if self._number > standing.newest:
-                raise feed.Lagging
 
     async def _follow(self, subscription: feed.Subscription) -> None:
         clock = time.monotonic

@@ -23,13 +23,14 @@ WITH RECURSIVE found (run_id, job_id, number) AS (
 SELECT run_id, job_id FROM found;
 
 -- name: of_job
--- The same of one job.
+-- The same of one job, or of all that had a name.
 SELECT run_id, job_id
 FROM run_history
 WHERE owner = %(owner)s AND state = %(state)s::run_state AND state <> 'Succeeded' AND run_id > %(after)s
   AND scheduled_at >= coalesce(%(since)s::timestamptz, '-infinity')
   AND scheduled_at <= coalesce(%(until)s::timestamptz, 'infinity')
-  AND finished_at < %(ended_before)s AND job_name = %(job_name)s
+  AND finished_at < %(ended_before)s
+  AND coalesce(job_name = %(job_name)s, true) AND coalesce(job_id = %(job_id)s, true)
 ORDER BY run_id
 LIMIT %(limit)s;
 

@@ -1,0 +1,64 @@
+"""What requests about runs name: ids in their paths, instants, states and jobs in their queries."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from clockhand import errors
+from clockhand.api import problems
+from clockhand.api.rest import routes
+from clockhand.domain import ids, instants, resources
+
+State = Literal[
+    "Blocked",
+    "Queued",
+    "Claimed",
+    "Running",
+    "Stopping",
+    "Retrying",
+    "Succeeded",
+    "Dead",
+    "Cancelled",
+    "Unknown",
+    "Skipped",
+]
+JOB = routes.Parameter("job", str | None, "Of this job alone: its id, or its name.")
+STATE = routes.Parameter("state", tuple[State, ...], "In one of these states alone. May be repeated.", default=())
+SINCE = routes.Parameter("since", resources.Instant | None, "From this instant on.")
+UNTIL = routes.Parameter("until", resources.Instant | None, "Up to this instant, which is included.")
+LIMIT = routes.Parameter("limit", resources.Limit, "How many at most.", default=resources.PAGE)
+CURSOR = routes.Parameter("cursor", str | None, "Goes on behind a page: its `next`, with all else as it was.")
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+
+
+def id_of(text: str) -> uuid.UUID | None:
+    """The id that a text is, if it is one."""
+    return uuid.UUID(text) if _ID.fullmatch(text) else None
+
+
+def run_in(call: routes.Call) -> uuid.UUID:
+    """The run that the path names; NotFound for what cannot be one."""
+    found = routes.id_of(call, "run")
+    if not ids.names_instant(found):
+        raise errors.NotFound("no such run")
+    return found
+
+
+def instant(value: datetime, field: str) -> datetime:
+    """An instant in UTC; InvalidInput for one that no run can have."""
+    if not instants.EPOCH <= value < instants.END:
+        raise errors.InvalidInput(field, instants.SENTENCE)
+    return value.astimezone(UTC)
+
+
+def span_in(query: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
+    """`since` and `until` of a query; 422 where they cannot be."""
+    since, until = query["since"], query["until"]
+    try:
+        return since and instant(since, "since"), until and instant(until, "until")
+    except errors.InvalidInput as error:
+        raise problems.wrong_parameter(error.field, error.sentence) from None
