@@ -6,6 +6,7 @@ It needs an address and a token, and none of what a server of Clockhand is made 
 from clockhand.client.api import Clockhand as Clockhand
 from clockhand.client.fields import JobFields as JobFields
 from clockhand.client.jobs import Job as Job
+from clockhand.client.jobs import ListedJob as ListedJob
 from clockhand.client.runs import Change as Change
 from clockhand.domain.resources import Attempt as Attempt
 from clockhand.domain.resources import AuditEntry as AuditEntry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -35,9 +36,19 @@ class Clockhand:
     ) -> None:
         settings = config.find(os.environ, api_url=url, token=token, token_file=token_file)
         self.url = settings.api_url
-        self._calls = calls.Calls(settings, namespace=namespace, patience=patience)
-        self.jobs = jobs.Jobs(self._calls)
-        self.runs = runs.Runs(self._calls)
+        self._use(calls.Calls(settings, namespace=namespace, patience=patience), namespace)
+
+    def within(self, namespace: str) -> Clockhand:
+        """The same API and connections, acting in another namespace."""
+        other = copy.copy(self)
+        other._use(self._calls.within(namespace), namespace)
+        return other
+
+    def _use(self, api: calls.Calls, namespace: str | None) -> None:
+        self._calls = api
+        self.namespace = namespace
+        self.jobs = jobs.Jobs(api)
+        self.runs = runs.Runs(api)
 
     async def __aenter__(self) -> Self:
         await self._calls.__aenter__()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import http
 import time
 import uuid
@@ -93,6 +94,12 @@ class Calls:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.close()
+
+    def within(self, namespace: str) -> Calls:
+        """The same, acting in another namespace."""
+        other = copy.copy(self)
+        other._namespace = namespace
+        return other
 
     async def get(self, path: str, query: Query | None = None) -> Answer:
         """Reads."""

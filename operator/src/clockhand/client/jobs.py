@@ -24,6 +24,8 @@ class Job(resources.Job, frozen=True, kw_only=True, rename="camel"):
     etag: str | None = None
 
 
+ListedJob = resources.Job
+"""A job as lists show it: without payload and template."""
 JobId = uuid.UUID | str | resources.Job
 """A job, or its id."""
 
@@ -64,7 +66,7 @@ class Jobs:
         standing: resources.Standing | None = None,
         labels: Mapping[str, str] | None = None,
         page_size: int = resources.PAGE,
-    ) -> AsyncIterator[resources.Job]:
+    ) -> AsyncIterator[ListedJob]:
         """Jobs by name, without payloads and templates; each page is asked for when it is reached."""
         query: calls.Query = {
             "namePrefix": prefix,

@@ -51,7 +51,7 @@ def convert(files: tuple[str, ...], output: str) -> None:
 
 
 def _convert(file: str, document: Mapping[str, object], outcome: _Outcome) -> None:
-    at = f"{file}: {_label(document)}"
+    at = f"{file}: {written.label(document)}"
     if not conversion.is_cronjob(document):
         outcome.said.append(f"{at}: is no CronJob of batch/v1: passed over")
         return
@@ -63,12 +63,6 @@ def _convert(file: str, document: Mapping[str, object], outcome: _Outcome) -> No
         return
     outcome.converted.append(found)
     outcome.said.extend(f"{at}: {note}" for note in found.notes)
-
-
-def _label(document: Mapping[str, object]) -> str:
-    metadata = document.get("metadata")
-    given = metadata if isinstance(metadata, Mapping) else {}
-    return f"{str(document.get('kind')).lower()}/{given.get('name') or given.get('generateName') or '(no name)'}"
 
 
 def _yaml(converted: Sequence[conversion.Converted]) -> str:

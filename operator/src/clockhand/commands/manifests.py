@@ -63,6 +63,11 @@ _Dumper.add_representer(list, _list)
 
 def read(data: bytes) -> list[Mapping[str, object]]:
     """The objects of a YAML or JSON text, those of lists one by one, or `InvalidInput` without a field."""
+    return [one for index, document in enumerate(values(data), 1) for one in _objects(document, index)]
+
+
+def values(data: bytes) -> list[object]:
+    """The documents of a YAML or JSON text, whatever they are, or `InvalidInput` without a field."""
     try:
         if len(data) > _MAX_BYTES:
             raise _unreadable(f"is larger than {_MAX_BYTES // 1024 // 1024} MiB: split it")
@@ -74,7 +79,7 @@ def read(data: bytes) -> list[Mapping[str, object]]:
     except (yaml.YAMLError, ValueError) as error:
         raise _unreadable(f"is not YAML: {_reason(error)}") from None
     _check_size(documents)
-    return [one for index, document in enumerate(documents, 1) for one in _objects(document, index)]
+    return documents
 
 
 def write(document: Mapping[str, object], comments: Sequence[str]) -> str:

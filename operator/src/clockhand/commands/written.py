@@ -125,6 +125,13 @@ def objects(given: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield from ((name, one) for one in found)
 
 
+def label(manifest: Mapping[str, object]) -> str:
+    """What to call an object, as kubectl does."""
+    metadata = manifest.get("metadata")
+    given = metadata if isinstance(metadata, Mapping) else {}
+    return f"{str(manifest.get('kind')).lower()}/{given.get('name') or given.get('generateName') or '(no name)'}"
+
+
 def _inside(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
     if not found:

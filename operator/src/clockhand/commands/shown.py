@@ -1,0 +1,222 @@
+"""How jobs and runs look: as rows for people, and as JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import click
+
+from clockhand.commands import manifests, oneline, tables
+from clockhand.domain import instants, spans
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from clockhand.domain.resources import Attempt, Job, Run, Slot
+
+NOTHING = "-"
+_POD = "(pod)"
+_STYLES = {
+    "Succeeded": "green",
+    "Running": "cyan",
+    "Claimed": "cyan",
+    "Dead": "red",
+    "Unknown": "red",
+    "Invalid": "red",
+    "Paused": "red",
+    "Retrying": "yellow",
+    "Stopping": "yellow",
+    "Suspended": "yellow",
+    "Cancelled": "bright_black",
+    "Skipped": "bright_black",
+    "Finished": "bright_black",
+}
+T = TypeVar("T", bound="msgspec.Struct")
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """How one kind of thing is shown. `cells` has those of the wide table, of which the other one has the first."""
+
+    head: Sequence[str]
+    wide: Sequence[str]
+    cells: Callable[[T, datetime], Sequence[str]]
+    name: Callable[[T], str]
+    marks: int
+    """The column whose word says how the row is drawn."""
+
+    def columns(self, *, wide: bool) -> Sequence[str]:
+        """The names of the columns."""
+        return [*self.head, *self.wide] if wide else self.head
+
+    def row(self, one: T, *, wide: bool) -> Sequence[str]:
+        """Its cells, as things are now."""
+        return [oneline.printable(cell) for cell in self.cells(one, datetime.now(UTC))][: len(self.columns(wide=wide))]
+
+    def style(self, cells: Sequence[str]) -> str:
+        """How a row is drawn."""
+        return _STYLES.get(cells[self.marks], "")
+
+
+def one(thing: T, form: Form[T], output: str) -> str:
+    """One thing as a text."""
+    if output in ("json", "yaml"):
+        return plain(document(thing), output)
+    return many([thing], form, output)
+
+
+def many(things: Sequence[T], form: Form[T], output: str) -> str:
+    """Several things as a text."""
+    if output in ("json", "yaml"):
+        return plain({"items": [document(thing) for thing in things]}, output)
+    if output == "name":
+        return "".join(f"{form.name(thing)}\n" for thing in things)
+    wide = output == "wide"
+    rows = [form.row(thing, wide=wide) for thing in things]
+    return tables.drawn(form.columns(wide=wide), rows, style=form.style)
+
+
+class Lines(Generic[T]):
+    """Things one after another, as they come: a line for each."""
+
+    def __init__(self, form: Form[T], output: str) -> None:
+        self._form = form
+        self._output = output
+        self._widths: Sequence[int] = ()
+
+    def text(self, thing: T) -> str:
+        """The line of a thing; before the first one the names of the columns."""
+        if self._output == "json":
+            return json.dumps(document(thing), ensure_ascii=False) + "\n"
+        if self._output == "yaml":
+            return manifests.write(document(thing), ())
+        if self._output == "name":
+            return f"{self._form.name(thing)}\n"
+        wide = self._output == "wide"
+        cells, names = self._form.row(thing, wide=wide), self._form.columns(wide=wide)
+        head = "" if self._widths else tables.line(names, list(map(len, cells)))
+        self._widths = [max(sizes) for sizes in zip(self._widths or map(len, names), map(len, cells), strict=True)]
+        line = tables.line(cells, self._widths)
+        return head + (click.style(line, fg=self._form.style(cells) or None) if tables.draws() else line)
+
+
+def document(thing: msgspec.Struct) -> dict[str, Any]:
+    """What a thing is as JSON, without what is not there."""
+    import msgspec
+
+    plain: dict[str, Any] = msgspec.to_builtins(thing)
+    plain.pop("etag", None)
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def plain(value: Mapping[str, Any], output: str) -> str:
+    """A value as JSON or YAML."""
+    if output == "yaml":
+        return manifests.text(value)
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def when(job: Job) -> str:
+    """The field that says when a job is due."""
+    return job.schedule or " | ".join(job.schedules) or (f"every {job.every}" if job.every else job.at or NOTHING)
+
+
+def _job_cells(job: Job, now: datetime) -> Sequence[str]:
+    status = job.status
+    last = NOTHING if status.last_scheduled_at is None else f"{spans.human(now - status.last_scheduled_at)} ago"
+    return [
+        job.name,
+        when(job),
+        job.time_zone if job.schedule or job.schedules else NOTHING,
+        job.handler or _POD,
+        status.standing,
+        last,
+        _instant(status.next_run_at),
+        spans.human(now - job.created_at),
+        str(job.id),
+        job.pool or NOTHING,
+        job.origin,
+        ",".join(f"{name}={value}" for name, value in job.labels.items()) or NOTHING,
+        status.message or NOTHING,
+    ]
+
+
+def _run_cells(run: Run, now: datetime) -> Sequence[str]:
+    return [
+        run.name,
+        run.job,
+        run.state,
+        str(run.attempt),
+        _instant(run.scheduled_at),
+        NOTHING if run.lateness_seconds is None else spans.short(timedelta(seconds=run.lateness_seconds)),
+        _duration(run, now),
+        spans.human(now - run.created_at),
+        str(run.id),
+        run.worker or run.pod or NOTHING,
+        _reason(run),
+        run.message or NOTHING,
+    ]
+
+
+def _duration(run: Run, now: datetime) -> str:
+    if run.started_at is None or run.state == "Retrying":
+        return NOTHING
+    return spans.short((run.finished_at or now) - run.started_at)
+
+
+def _reason(run: Run) -> str:
+    if run.count is None:
+        return run.reason or NOTHING
+    return f"{run.reason} ({run.count} slot{'s' if run.count > 1 else ''})"
+
+
+def _slot_cells(slot: Slot, now: datetime) -> Sequence[str]:
+    return [slot.local, _instant(slot.at), NOTHING if slot.at < now else spans.human(slot.at - now), slot.note or ""]
+
+
+def _attempt_cells(attempt: Attempt, now: datetime) -> Sequence[str]:
+    took = NOTHING if attempt.started_at is None else spans.short(attempt.ended_at - attempt.started_at)
+    return [
+        str(attempt.attempt),
+        attempt.outcome,
+        attempt.reason,
+        NOTHING if attempt.exit_code is None else str(attempt.exit_code),
+        took,
+        f"{spans.human(now - attempt.ended_at)} ago",
+        attempt.worker or attempt.pod or NOTHING,
+        attempt.message or "",
+    ]
+
+
+def _instant(instant: datetime | None) -> str:
+    return NOTHING if instant is None else instants.rfc3339_ms(instant)
+
+
+JOBS: Form[Job] = Form(
+    head=("NAME", "WHEN", "TIME ZONE", "HANDLER", "STANDING", "LAST", "NEXT", "AGE"),
+    wide=("ID", "POOL", "ORIGIN", "LABELS", "MESSAGE"),
+    cells=_job_cells,
+    name=lambda job: job.name,
+    marks=4,
+)
+RUNS: Form[Run] = Form(
+    head=("NAME", "JOB", "STATE", "ATTEMPT", "SCHEDULED", "LATENESS", "DURATION", "AGE"),
+    wide=("ID", "WORKER", "REASON", "MESSAGE"),
+    cells=_run_cells,
+    name=lambda run: run.name,
+    marks=2,
+)
+SLOTS: Form[Slot] = Form(
+    head=("LOCAL", "UTC", "IN", "NOTE"), wide=(), cells=_slot_cells, name=lambda slot: _instant(slot.at), marks=3
+)
+ATTEMPTS: Form[Attempt] = Form(
+    head=("ATTEMPT", "OUTCOME", "REASON", "EXIT", "DURATION", "ENDED", "WORKER", "MESSAGE"),
+    wide=(),
+    cells=_attempt_cells,
+    name=lambda attempt: str(attempt.attempt),
+    marks=1,
+)
