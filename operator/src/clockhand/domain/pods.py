@@ -39,7 +39,7 @@ _RUN_ENVIRONMENT = (
     "FENCING_TOKEN",
     "PAYLOAD",
 )
-_ENVIRONMENT_NAMES = frozenset(f"CLOCKHAND_{name}" for name in _RUN_ENVIRONMENT)
+ENVIRONMENT_NAMES = frozenset(f"CLOCKHAND_{name}" for name in _RUN_ENVIRONMENT)
 
 Json = dict[str, typing.Any]
 
@@ -279,7 +279,7 @@ def _make_room(container: Json) -> None:
     field = f"{_TEMPLATE}.spec.containers.env"
     if not isinstance(environment, list) or not all(isinstance(one, dict) for one in environment):
         raise errors.InvalidInput(field, "must be a list of names and values")
-    container["env"] = [one for one in environment if one.get("name") not in _ENVIRONMENT_NAMES]
+    container["env"] = [one for one in environment if one.get("name") not in ENVIRONMENT_NAMES]
 
 
 def _quoted(text: str) -> bytes:
