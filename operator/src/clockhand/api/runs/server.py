@@ -35,7 +35,14 @@ IN_FLIGHT = 64
 WATCHES = 1_000
 _DATA_SECONDS = 20.0
 _BODY_BYTES = 1 << 20
+GROUP_PATH = f"/apis/{group.GROUP}"
 _VERSION_PATH = f"/apis/{group.API_VERSION}"
+_DISCOVERY = {GROUP_PATH: discovery.API_GROUP, _VERSION_PATH: discovery.RESOURCES}
+_OPENAPI = {
+    "/openapi/v2": openapi.V2,
+    "/openapi/v3": openapi.V3_INDEX,
+    f"/openapi/v3/{openapi.V3_PATH}": openapi.V3,
+}
 _CLUSTER = f"{_VERSION_PATH}/{group.RESOURCE}"
 _COLLECTION = f"{_VERSION_PATH}/namespaces/{{namespace}}/{group.RESOURCE}"
 _ONE = f"{_COLLECTION}/{{name}}"
@@ -74,14 +81,24 @@ class RunsServer:
 
     def application(self) -> web.Application:
         """The application for the aggregation port."""
-        app = web.Application(middlewares=[_statuses, self._known_callers], client_max_size=_BODY_BYTES)
-        for path, document in _constants().items():
-            app.router.add_get(path, _constant(document))
+        app = self._application("")
         app.router.add_get("/apis", self.groups)
-        app.router.add_route("*", _CLUSTER, self.collection)
-        app.router.add_route("*", _COLLECTION, self.collection)
-        app.router.add_route("*", _ONE, self.one)
-        app.router.add_route("*", f"{_ONE}/{{subresource}}", self.subresource)
+        for path, document in _OPENAPI.items():
+            app.router.add_get(path, _constant(document))
+        return app
+
+    def of_group(self) -> web.Application:
+        """The group alone, for a server that has others beside it: its paths begin below `GROUP_PATH`."""
+        return self._application(GROUP_PATH)
+
+    def _application(self, below: str) -> web.Application:
+        app = web.Application(middlewares=[_statuses, self._known_callers], client_max_size=_BODY_BYTES)
+        for path, document in _DISCOVERY.items():
+            app.router.add_get(path.removeprefix(below), _constant(document))
+        app.router.add_route("*", _CLUSTER.removeprefix(below), self.collection)
+        app.router.add_route("*", _COLLECTION.removeprefix(below), self.collection)
+        app.router.add_route("*", _ONE.removeprefix(below), self.one)
+        app.router.add_route("*", f"{_ONE.removeprefix(below)}/{{subresource}}", self.subresource)
         return app
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
@@ -294,16 +311,6 @@ async def _as_status(request: web.Request, handler: Handler) -> web.StreamRespon
     except Exception:
         log.exception("request_failed", method=request.method, path=request.path)
         return _failed(status.Failure(500, "InternalError", "an internal error occurred; the server's log has more"))
-
-
-def _constants() -> dict[str, Any]:
-    return {
-        f"/apis/{group.GROUP}": discovery.API_GROUP,
-        _VERSION_PATH: discovery.RESOURCES,
-        "/openapi/v2": openapi.V2,
-        "/openapi/v3": openapi.V3_INDEX,
-        f"/openapi/v3/{openapi.V3_PATH}": openapi.V3,
-    }
 
 
 def _constant(document: Any) -> Handler:

@@ -168,12 +168,12 @@ class Store:
     async def watch_or_wait(
         self, resource: str, namespace: str = "", *, since: int, pause: float | None = None
     ) -> AsyncGenerator[Event | None]:
-        """The same, and a None when nothing has come for `pause` seconds."""
+        """The same, of all resources where none is named, and a None when nothing has come for `pause` seconds."""
         while True:
             news = self._news
             for event in self._since(since):
                 since = event.version
-                if event.key.resource == resource and namespace in ("", event.key.namespace):
+                if resource in ("", event.key.resource) and namespace in ("", event.key.namespace):
                     yield event
             try:
                 async with asyncio.timeout(pause):
@@ -191,7 +191,7 @@ class Store:
         return self._objects.setdefault(resource, {})
 
     def _since(self, version: int) -> list[Event]:
-        if version < self._oldest:
+        if not self._oldest <= version <= self._version:
             raise TooOld(f"too old resource version: {version} ({self._oldest})")
         newer = len(self._changes) - (self._version - version)
         return [self._changes[place] for place in range(max(0, newer), len(self._changes))]
