@@ -479,9 +479,6 @@ async def test_a_deployment_keeps_its_pods_and_rolls_them_over(node: Node) -> No
     (last,) = await _ready(node, key, 1)
     assert last in second
 
-    await node.store.delete(key, uid=metadata["uid"])
-    await eventually(lambda: not node.store.listed("pods"))
-
 
 def _edited(deployment: Json, **spec: Any) -> Json:
     metadata = deployment["metadata"]

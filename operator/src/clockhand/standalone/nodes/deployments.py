@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from contextlib import aclosing
+from datetime import timedelta
 
 import msgspec
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from clockhand import errors
 from clockhand.domain import instants
 from clockhand.standalone.kube import store as stores
-from clockhand.standalone.nodes import collector, ground, rollout
+from clockhand.standalone.nodes import ground, rollout
 
 log = structlog.get_logger(__name__)
 
@@ -21,6 +22,7 @@ RESOURCE = "deployments.apps"
 _HASH_LABEL = "pod-template-hash"
 _GATHER_SECONDS = 0.05
 _AGAIN_SECONDS = 1.0
+_USUAL_GRACE = 30
 
 
 class Deployments:
@@ -73,9 +75,7 @@ class Deployments:
                 await self._create(deployment, digest)
             for pod in pods:
                 if pod["metadata"]["uid"] in planned.delete:
-                    metadata = pod["metadata"]
-                    key = stores.Key("pods", metadata["namespace"], metadata["name"])
-                    await collector.retire(self._store, key, pod)
+                    await _retire(self._store, pod)
         await self._say(deployment, members)
 
     async def _say(self, deployment: stores.Json, members: list[rollout.Member]) -> None:
@@ -107,6 +107,25 @@ class Deployments:
         }
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
         await self._store.create(key, {**body, "status": {"phase": "Pending", "qosClass": "BestEffort"}})
+
+
+async def _retire(store: stores.Store, pod: stores.Json) -> None:
+    """Deletes a pod as a call of the API would: with its time of grace."""
+    metadata = pod["metadata"]
+    grace = int(pod["spec"].get("terminationGracePeriodSeconds", _USUAL_GRACE))
+    deadline = instants.rfc3339(ground.utc_now() + timedelta(seconds=grace))
+
+    def leave(known: stores.Json) -> stores.Json:
+        own = known["metadata"]
+        if own["uid"] != metadata["uid"] or own.get("deletionTimestamp"):
+            return known
+        going = {"deletionTimestamp": deadline, "deletionGracePeriodSeconds": grace}
+        return {**known, "metadata": {**own, **going}}
+
+    try:
+        await store.change(stores.Key("pods", metadata["namespace"], metadata["name"]), leave)
+    except errors.NotFound:
+        return
 
 
 def _controller(pod: stores.Json) -> str | None:

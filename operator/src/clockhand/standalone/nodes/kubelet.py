@@ -24,7 +24,6 @@ from clockhand.domain import instants
 from clockhand.standalone.kube import settings as wanted_settings
 from clockhand.standalone.kube import store as stores
 from clockhand.standalone.nodes import (
-    collector,
     deployments,
     ground,
     leftovers,
@@ -84,7 +83,6 @@ class Kubelet:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(deployments.Deployments(self._store).run())
-                tasks.create_task(collector.Collector(self._store).run())
                 tasks.create_task(self._follow())
         finally:
             await self._shut_down()
