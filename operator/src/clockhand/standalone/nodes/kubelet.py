@@ -11,7 +11,7 @@ import collections
 import os
 import platform
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
@@ -21,9 +21,11 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import instants
+from clockhand.standalone.kube import accounts
 from clockhand.standalone.kube import settings as wanted_settings
 from clockhand.standalone.kube import store as stores
 from clockhand.standalone.nodes import (
+    credentials,
     deployments,
     ground,
     leftovers,
@@ -250,6 +252,15 @@ class Kubelet:
         self._chores.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("node_chore_failed", error=f"{type(error).__name__}: {error}")
+
+
+def maker(home: Path, environment: Mapping[str, str]) -> Callable[[stores.Store, accounts.Accounts], Kubelet]:
+    """Makes the kubelet of an API server. `environment` is that of whoever started it; it keeps its things in `home`."""
+
+    def make(store: stores.Store, known: accounts.Accounts) -> Kubelet:
+        return Kubelet(store, home=home, issue=credentials.issuer(store, known), environment=environment)
+
+    return make
 
 
 def _obstacle(pod: manifest.Pod) -> tuple[str, str] | None:
