@@ -205,12 +205,34 @@ async def test_what_is_not_over_or_not_asked_for_stays(db: database.Database, no
         assert await expires_at(db, job) == instant
 
 
-async def test_only_objects_of_the_held_shards_and_of_the_cluster(db: database.Database, now: datetime) -> None:
+async def test_only_objects_of_the_held_shards(db: database.Database, now: datetime) -> None:
     job = await make(db, now - HOUR)
-    await make(db, now - HOUR, name="elsewhere", owner="rest/tenant")
     others = [shard for shard in EVERYWHERE if shard != job.shard]
     assert await step(db, where=others) == []
     assert await step(db) == [job.name]
+
+
+async def test_a_job_that_is_no_object_goes_with_its_row(db: database.Database, now: datetime) -> None:
+    declared = await make(db, now - HOUR)
+    made = [await make(db, now - HOUR, name=f"made-{number}", owner="rest/tenant") for number in range(3)]
+    await run(db, made[1], S.SUCCEEDED, now - HOUR, finished_at=now - TTL / 2)
+    live = await run(db, made[2], S.RUNNING, now - HOUR)
+    await expiry.Expiry(db, None).clear(EVERYWHERE)
+    async with db.transaction() as connection:
+        cursor = await connection.execute("SELECT name, resource_version FROM jobs WHERE deleted_at IS NOT NULL")
+        assert await cursor.fetchall() == [(made[0].name, 2)]
+    assert await expires_at(db, made[1]) == now + TTL / 2
+    assert await expires_at(db, made[2]) is None, f"{live} is under way"
+    assert await step(db) == [declared.name], "who can delete no objects has left it alone"
+
+
+async def test_more_than_a_batch_is_cleared_at_once(db: database.Database, now: datetime) -> None:
+    async with db.transaction() as connection:
+        await jobs.make_jobs(connection, expiry.BATCH * 2 + 1, owner="rest/tenant")
+        await connection.execute("UPDATE jobs SET ttl_seconds = 60, last_slot_at = %s", (now - HOUR,))
+    await expiry.Expiry(db, None).clear(EVERYWHERE)
+    async with db.transaction() as connection:
+        assert await jobs.one(connection, "SELECT count(*) FROM jobs WHERE deleted_at IS NULL") == 0
 
 
 @pytest.mark.parametrize(
@@ -233,7 +255,7 @@ async def test_an_object_that_is_not_deleted_now_comes_again_later(
 
 async def test_a_process_that_dies_before_the_call_leaves_it_to_the_next(db: database.Database, now: datetime) -> None:
     job = await make(db, now - HOUR)
-    [one] = await expiry.Expiry(db, Deletions()).settle(EVERYWHERE)
+    [one] = (await expiry.Expiry(db, Deletions()).settle(EVERYWHERE)).objects
     assert one.job_id == job.job_id
     assert await step(db) == []
     await change(db, "UPDATE jobs SET expires_at = expires_at - %s", expiry.AGAIN)

@@ -395,7 +395,7 @@ async def _expiry(scene: Scene) -> None:
         "UPDATE job_specs SET spec = spec::jsonb || jsonb_build_object('at', now()) WHERE job_id = ANY(%s)",
         (over[:BATCH],),
     )
-    found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), now=scene.now, limit=BATCH)
+    found = await expiry.lock_over(scene.connection, shards=range(ids.SHARDS), objects=True, now=scene.now, limit=BATCH)
     assert set(found) == set(over[:BATCH])
     await expiry.settle(scene.connection, found, now=scene.now, again=scene.soon)
     await shards.beat(scene.connection, replica="one", role=sharding.Role.OPERATOR, lease=10, zone_version="2026a")

@@ -27,8 +27,8 @@ owned AS (
 SELECT 1
 """
 _JOBS_ROWS = """
-INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, created_at, last_slot_at)
-SELECT md5('job' || n)::uuid, %(prefix)s || n %% %(owners)s, 'job-' || n, n %% 256, 1, 1,
+INSERT INTO jobs (job_id, owner, name, shard, declared, generation, resource_version, spec_id, created_at, last_slot_at)
+SELECT md5('job' || n)::uuid, %(prefix)s || n %% %(owners)s, 'job-' || n, n %% 256, starts_with(%(prefix)s, 'k8s/'), 1, 1,
        (SELECT spec_id FROM job_specs s WHERE s.job_id = md5('job' || n)::uuid LIMIT 1), %(now)s, %(now)s
 FROM generate_series(0, %(jobs)s::int - 1) AS n
 """
@@ -85,8 +85,10 @@ made AS (
     INSERT INTO job_specs (job_id, generation, spec, payload, template, stored_at)
     VALUES (%(job_id)s, 1, %(spec)s, %(payload)s, '{"spec": {"containers": [{"name": "main", "image": "any"}]}}', %(now)s)
     RETURNING spec_id)
-INSERT INTO jobs (job_id, owner, name, shard, generation, resource_version, spec_id, labels, created_at, last_slot_at)
-SELECT %(job_id)s, %(owner)s, %(name)s, 7, 1, 1, spec_id, %(labels)s, %(now)s, %(now)s FROM made
+INSERT INTO jobs (job_id, owner, name, shard, declared, generation, resource_version, spec_id, labels, created_at,
+                  last_slot_at)
+SELECT %(job_id)s, %(owner)s, %(name)s, 7, starts_with(%(owner)s, 'k8s/'), 1, 1, spec_id, %(labels)s, %(now)s, %(now)s
+FROM made
 """
 _STATUS = "INSERT INTO job_status (job_id, shard) VALUES (%(job_id)s, 7)"
 _LIVE = """

@@ -45,10 +45,10 @@ spec AS (
     FROM unnest(%(ids)s::uuid[]) AS id
     RETURNING spec_id, job_id),
 made AS (
-    INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, generation, resource_version, spec_id,
-                      created_at, last_slot_at, next_slot_at, next_run_at)
-    SELECT n.id, %(owner)s, n.name, n.shard, %(pool)s, %(handler)s, %(group)s, 1, 1, spec.spec_id, %(last)s, %(last)s,
-           %(next)s, %(next)s
+    INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, declared, generation,
+                      resource_version, spec_id, created_at, last_slot_at, next_slot_at, next_run_at)
+    SELECT n.id, %(owner)s, n.name, n.shard, %(pool)s, %(handler)s, %(group)s, %(declared)s, 1, 1, spec.spec_id,
+           %(last)s, %(last)s, %(next)s, %(next)s
     FROM unnest(%(ids)s::uuid[], %(names)s::text[], %(shards)s::smallint[]) AS n (id, name, shard)
     JOIN spec ON spec.job_id = n.id
     RETURNING job_id, owner, name, shard, spec_id, pool),
@@ -90,6 +90,7 @@ async def make_jobs(
         "pool": job.pool_of(owner),
         "handler": job.handler,
         "group": job.concurrency_group,
+        "declared": owner.startswith("k8s/"),
         "last": last,
         "next": next_slot_at,
         "now": last,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from clockhand import errors
 from clockhand.domain import fields
@@ -78,7 +78,7 @@ class _Reader:
         given = _mapping(value, at=at)
         for name in given:
             if name not in known:
-                raise errors.InvalidInput(f"{at}.{name}", _unknown(name, known))
+                raise errors.InvalidInput(f"{at}.{name}", unknown(name, known))
         result: dict[str, object] = {}
         for name, field in known.items():
             found = given.get(name)
@@ -101,7 +101,7 @@ class _Reader:
 
     def _array(self, value: object, *, row: Field, at: str) -> list[object]:
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-            raise errors.InvalidInput(at, f"must be a list, not {_name(value)}")
+            raise errors.InvalidInput(at, f"must be a list, not {kind_of(value)}")
         _check_bounds(len(value), row=row, at=at, unit=" items")
         item = self._table.item(row)
         return [self._field(part, row=item, at=f"{at}[{index}]") for index, part in enumerate(value)]
@@ -115,7 +115,8 @@ class _Reader:
         return {key: self._field(part, row=item, at=f"{at}.{key}") for key, part in given.items()}
 
 
-def _unknown(name: str, known: Mapping[str, Field]) -> str:
+def unknown(name: str, known: Iterable[str]) -> str:
+    """The sentence for a field that is none of `known`."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return "is not a known field: " + (f"did you mean {near[0]}?" if near else f"write {', '.join(known)}")
 
@@ -128,7 +129,7 @@ def _absent(field: Field, *, at: str) -> object:
 
 def _mapping(value: object, *, at: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise errors.InvalidInput(at, f"must be an object, not {_name(value)}")
+        raise errors.InvalidInput(at, f"must be an object, not {kind_of(value)}")
     if not all(isinstance(key, str) for key in value):
         raise errors.InvalidInput(at, "has a key that is not a string: write only string keys")
     return value
@@ -136,7 +137,7 @@ def _mapping(value: object, *, at: str) -> Mapping[str, object]:
 
 def _string(value: object, *, row: Field, at: str) -> str:
     if not isinstance(value, str):
-        raise errors.InvalidInput(at, f"must be a string, not {_name(value)}")
+        raise errors.InvalidInput(at, f"must be a string, not {kind_of(value)}")
     _check_string(value, at=at)
     if row.enum and value not in row.enum:
         near = difflib.get_close_matches(value, row.enum, n=1, cutoff=0.6)
@@ -150,14 +151,14 @@ def _integer(value: object, *, row: Field, at: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise errors.InvalidInput(at, f"must be a whole number, not {_name(value)}")
+        raise errors.InvalidInput(at, f"must be a whole number, not {kind_of(value)}")
     _check_bounds(value, row=row, at=at)
     return value
 
 
 def _number(value: object, *, row: Field, at: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise errors.InvalidInput(at, f"must be a number, not {_name(value)}")
+        raise errors.InvalidInput(at, f"must be a number, not {kind_of(value)}")
     _check_number(value, at=at)
     _check_bounds(value, row=row, at=at)
     return float(value)
@@ -165,7 +166,7 @@ def _number(value: object, *, row: Field, at: str) -> float:
 
 def _boolean(value: object, *, row: Field, at: str) -> bool:
     if not isinstance(value, bool):
-        raise errors.InvalidInput(at, f"must be true or false, not {_name(value)}")
+        raise errors.InvalidInput(at, f"must be true or false, not {kind_of(value)}")
     return value
 
 
@@ -175,7 +176,7 @@ def _labels(value: object, *, row: Field, at: str) -> dict[str, object]:
     for key, text in given.items():
         _check_string(key, at=at)
         if not isinstance(text, str):
-            raise errors.InvalidInput(f"{at}.{key}", f"must be a string, not {_name(text)}: put it in quotes")
+            raise errors.InvalidInput(f"{at}.{key}", f"must be a string, not {kind_of(text)}: put it in quotes")
         _check_string(text, at=f"{at}.{key}")
     return dict(given)
 
@@ -200,7 +201,8 @@ def _check_bounds(number: float, *, row: Field, at: str, unit: str = "") -> None
         raise errors.InvalidInput(at, f"must be at most {row.high:.15g}{unit}, not {number}{advice}")
 
 
-def _name(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What a value is, for a sentence that says what it should be."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
     if isinstance(value, Mapping):
         return "an object"

@@ -21,6 +21,7 @@ EVERYBODY = "*"
 MOST_RUNS = 100_000
 MOST_WEIGHT = 100
 MOST_REQUESTS = 100_000
+MOST_JOBS = 100_000_000
 
 
 class OwnerLimits(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,6 +29,8 @@ class OwnerLimits(msgspec.Struct, frozen=True, rename="camel"):
 
     max_concurrent_runs: int | None = None
     weight: int | None = None
+    max_jobs: int | None = None
+    """No more can be made over REST; objects of the cluster count, and the quota of a namespace limits those."""
     requests_per_second: int | None = None
     """For the REST API, of each process that serves it."""
 
@@ -79,6 +82,11 @@ class Limits:
     def weight(self, owner: str) -> int:
         """How many runs `owner` is given each time that it is its turn."""
         return self._owner(owner).weight or self._owner(EVERYBODY).weight or 1
+
+    def job_cap(self, owner: str) -> int | None:
+        """How many jobs `owner` may have; None: any number."""
+        cap = self._owner(owner).max_jobs
+        return self._owner(EVERYBODY).max_jobs if cap is None else cap
 
     def request_rate(self, owner: str) -> int | None:
         """How many requests `owner` may make in a second; None: any number."""
@@ -202,6 +210,7 @@ _SECTIONS: Mapping[str, tuple[type, str, str]] = {
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     "maxConcurrentRuns": _whole(0, MOST_RUNS),
     "weight": _whole(1, MOST_WEIGHT),
+    "maxJobs": _whole(0, MOST_JOBS),
     "requestsPerSecond": _whole(1, MOST_REQUESTS),
     "leaseSeconds": _whole(10, 86_400),
     "heartbeatSeconds": _whole(1, 43_200),

@@ -62,7 +62,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     jitter: float = fields.TABLE.default("retry.backoff.jitter", float)
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Exit codes and errors that need another answer."""
 
     on_exit_codes: tuple[int, ...] = ()
@@ -243,12 +243,13 @@ def one_of(names: tuple[str, ...]) -> str:
     return f"exactly one of {', '.join(listed[:-1])} and {listed[-1]} must be set"
 
 
-def check_payload(payload: object) -> None:
-    """Refuse a payload that is too large to store; what is in it was checked where it was read."""
-    size = len(msgspec.json.encode(payload))
-    if size > MAX_PAYLOAD_BYTES:
+def check_payload(payload: object) -> bytes:
+    """The payload as compact JSON, if it is not too large to store; what is in it was checked where it was read."""
+    encoded = msgspec.json.encode(payload)
+    if (size := len(encoded)) > MAX_PAYLOAD_BYTES:
         sentence = f"is {size} bytes as compact JSON, more than {MAX_PAYLOAD_BYTES}: pass a reference to the data"
         raise errors.InvalidInput("spec.payload", sentence)
+    return encoded
 
 
 def _check_template(template: object) -> None:

@@ -7,11 +7,16 @@ that key is the first one. A lock on the key that nobody waits for tells a reque
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from clockhand import errors
+from clockhand.domain import resources
+from clockhand.store import answers as rows
 from clockhand.store import database
+
+KEPT_FOR = timedelta(seconds=resources.KEY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Answer:
 
 
 Act = Callable[[database.Connection, datetime], Awaitable[Answer]]
+Owned = tuple[str, Key]
+"""A key of an owner."""
 
 
 async def once(db: database.Database, *, owner: str, key: Key | None, act: Act) -> Answer:
@@ -46,4 +53,53 @@ async def once(db: database.Database, *, owner: str, key: Key | None, act: Act) 
     Raises Conflict where a request with this key is being served, InvalidInput where the key came with another one. An
     error of `act` is not kept: nothing came of it.
     """
-    raise NotImplementedError
+    async with db.transaction() as connection:
+        now = await database.now(connection)
+        if key is None:
+            return await act(connection, now)
+        [known] = await recall(connection, [(owner, key)], now=now)
+        if isinstance(known, errors.ClockhandError):
+            raise known
+        if known is not None:
+            return known
+        answer = await act(connection, now)
+        await keep(connection, [((owner, key), answer)], now=now)
+        return answer
+
+
+async def recall(
+    connection: database.Connection, keys: Sequence[Owned], *, now: datetime
+) -> Sequence[Answer | errors.ClockhandError | None]:
+    """What was answered to each key, or why nothing is; None: its request is the first, and nobody else's meanwhile."""
+    if not keys:
+        return ()
+    named = [(owner, key.text) for owner, key in keys]
+    locked = await rows.lock(connection, named)
+    kept = await rows.kept(connection, named, since=now - KEPT_FOR)
+    seen: set[tuple[str, str]] = set()
+    found: list[Answer | errors.ClockhandError | None] = []
+    for place, (_, key) in enumerate(keys):
+        if not locked[place] or named[place] in seen:
+            found.append(errors.Conflict("a request with this Idempotency-Key is being served: send it again later"))
+        else:
+            found.append(_known(kept.get(place), key))
+        seen.add(named[place])
+    return found
+
+
+async def keep(connection: database.Connection, answered: Sequence[tuple[Owned, Answer]], *, now: datetime) -> None:
+    """Keeps what is answered to keys that `recall` found nothing for."""
+    kept = [
+        rows.Kept(owner, key.text, key.digest, answer.status, answer.location, answer.body)
+        for (owner, key), answer in answered
+    ]
+    await rows.keep(connection, kept, now=now)
+
+
+def _known(kept: rows.Kept | None, key: Key) -> Answer | errors.ClockhandError | None:
+    if kept is None:
+        return None
+    if kept.digest != key.digest:
+        sentence = "the Idempotency-Key was used for another request: use another one for this request"
+        return errors.InvalidInput("", sentence)
+    return Answer(kept.status, kept.body, kept.location)

@@ -1,21 +1,22 @@
-"""The object of a one-shot goes some time after its run, where its spec says so; the history of its runs stays.
+"""A one-shot goes some time after its run, where its spec says so; the history of its runs stays.
 
-The rows decide, under the job's lock: a manual run or a redrive that comes in between postpones the end. The object is
+The rows decide, under the job's lock: a manual run or a redrive that comes in between postpones the end. An object is
 deleted through the API server, and only as the mirror last saw it, so that somebody's edit a moment ago keeps it. What
-becomes of the job then is the mirror's business, as with any other deletion.
+becomes of the job then is the mirror's business, as with any other deletion. A job made over REST is its row alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
 
 from clockhand import errors, metrics
-from clockhand.store import database
+from clockhand.store import database, mirroring
 from clockhand.store import expiry as rows
 
 log = structlog.get_logger(__name__)
@@ -35,31 +36,49 @@ class Deletes(Protocol):
         """Deletes this very object as of this version, or raises."""
 
 
-class Expiry:
-    """Deletes what has expired in the shards that this replica holds."""
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of a batch: how many one-shots it was about, and those whose object is to go now."""
 
-    def __init__(self, db: database.Database, calls: Deletes) -> None:
+    looked_at: int
+    objects: Sequence[rows.Expired]
+
+
+class Expiry:
+    """Deletes what has expired in given shards. Who has no `calls` leaves objects to others."""
+
+    def __init__(self, db: database.Database, calls: Deletes | None) -> None:
         self._db = db
         self._calls = calls
 
     async def run_once(self, shards: Collection[int]) -> int:
         """One batch; returns how many objects were deleted."""
-        expired = await self.settle(shards)
+        settled = await self.settle(shards)
         gate = asyncio.Semaphore(_DELETES_AT_ONCE)
-        return sum(await asyncio.gather(*(self._delete(one, gate) for one in expired)))
+        return sum(await asyncio.gather(*(self._delete(one, gate) for one in settled.objects)))
 
-    async def settle(self, shards: Collection[int]) -> Sequence[rows.Expired]:
-        """Stores when the one-shots that are over expire; returns those whose object is to go now."""
+    async def clear(self, shards: Collection[int]) -> None:
+        """Batches until there is nothing left to look at, for who leaves objects to others."""
+        while (await self.settle(shards)).looked_at == BATCH:
+            pass
+
+    async def settle(self, shards: Collection[int]) -> Settled:
+        """Stores when the one-shots that are over expire, and deletes those that have and are no objects."""
         if not shards:
-            return ()
+            return Settled(0, ())
         async with self._db.transaction() as connection:
             now = await database.now(connection)
-            over = await rows.lock_over(connection, shards=shards, now=now, limit=BATCH)
-            if not over:
-                return ()
-            return await rows.settle(connection, over, now=now, again=now + AGAIN)
+            objects = self._calls is not None
+            over = await rows.lock_over(connection, shards=shards, objects=objects, now=now, limit=BATCH)
+            expired = await rows.settle(connection, over, now=now, again=now + AGAIN) if over else ()
+            gone = {one.job_id: one.resource_version + 1 for one in expired if not one.declared}
+            if gone:
+                await mirroring.delete_jobs(connection, gone, now=now)
+                await mirroring.clean_status(connection, gone)
+        return Settled(len(over), [one for one in expired if one.declared])
 
     async def _delete(self, one: rows.Expired, gate: asyncio.Semaphore) -> bool:
+        assert self._calls is not None, "objects are settled for who can delete them"
         version = str(one.resource_version)
         try:
             async with gate:

@@ -114,7 +114,7 @@ class _Batch:
         self.runs += new
         if plan.concurrency_group is not None:
             self.grouped |= dict.fromkeys((run.run_id for run in new), plan.concurrency_group)
-        if job.has_object:
+        if job.declared:
             newest = max((slot.scheduled_at for slot in decided.slots), default=None)
             self.shown.append(rows.Shown(job.job_id, newest))
         if job.pool is not None:

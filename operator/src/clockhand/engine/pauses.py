@@ -8,7 +8,7 @@ process that dies between the outcome and the pause therefore changes nothing bu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -99,20 +99,35 @@ async def resume(db: database.Database, job_ids: Collection[uuid.UUID]) -> int:
         return 0
     async with db.transaction() as connection:
         now = await database.now(connection)
-        locked = await rows.lock_paused(connection, sorted(job_ids))
-        status = await rows.lock_status(connection, [job.job_id for job in locked])
-        ending = [job for job in locked if status[job.job_id].succeeded_by_hand]
-        following: list[rows.Next] = []
-        for job in ending:
-            try:
-                following.append(await _end(connection, job, now=now))
-            except Exception as error:  # whatever a spec raises, it stops its own job alone
-                await parking.park(connection, job, error, now=now)
-        resumed = {one.job_id for one in following}
-        await rows.resume(connection, following, now=now)
-        await rows.forget_failures(connection, resumed)
-        shown = [_shown_resumed(job, status[job.job_id], now=now) for job in ending if job.job_id in resumed]
-        await mirroring.set_conditions(connection, shown, now=now)
+        return await _resume(connection, job_ids, when=lambda status: status.succeeded_by_hand, now=now)
+
+
+async def end(connection: database.Connection, job_ids: Collection[uuid.UUID], *, now: datetime) -> None:
+    """Ends the pause of those of the jobs that are paused, since somebody asks for it."""
+    await _resume(connection, job_ids, when=lambda _: True, now=now)
+
+
+async def _resume(
+    connection: database.Connection,
+    job_ids: Collection[uuid.UUID],
+    *,
+    when: Callable[[rows.Status], bool],
+    now: datetime,
+) -> int:
+    locked = await rows.lock_paused(connection, sorted(job_ids))
+    status = await rows.lock_status(connection, [job.job_id for job in locked])
+    ending = [job for job in locked if when(status[job.job_id])]
+    following: list[rows.Next] = []
+    for job in ending:
+        try:
+            following.append(await _end(connection, job, now=now))
+        except Exception as error:  # whatever a spec raises, it stops its own job alone
+            await parking.park(connection, job, error, now=now)
+    resumed = {one.job_id for one in following}
+    await rows.resume(connection, following, now=now)
+    await rows.forget_failures(connection, resumed)
+    shown = [_shown_resumed(job, status[job.job_id], now=now) for job in ending if job.job_id in resumed]
+    await mirroring.set_conditions(connection, shown, now=now)
     return len(resumed)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import structlog
 
 from clockhand import errors
+from clockhand.domain import ids
 from clockhand.domain import pods as pod_domain
 from clockhand.engine import (
     admit,
@@ -209,7 +210,7 @@ class Replica:
             await pauses.sweep(self._db, held)
         # by then those who saw the database's clock jump before this process began have said so
         if held and self.held.expiring and now > self._tidy_from:
-            await self._expiry.run_once(held)
+            await self._expiry.run_once([*held, *(ids.twin(shard, pooled=True) for shard in held)])
         return expiry.EVERY
 
     async def _zones_step(self) -> float:

@@ -108,7 +108,7 @@ class StatusWriter:
 
     async def _write(self, one: rows.Dirty, gate: asyncio.Semaphore) -> rows.Written | None:
         """Patches one object if it shows something else; None where it must be tried again later."""
-        if one.deleted_at is not None:
+        if one.deleted_at is not None or not one.declared:
             return rows.Written(one.job_id, one.version, one.written_digest, patched=False)
         status = status_of(one)
         digest = hashlib.sha256(msgspec.json.encode(status)).digest()[:16]

@@ -12,11 +12,12 @@ from clockhand.store import database
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A job whose object is to go, as the mirror last saw it."""
+    """A job that is to go; where it is an object, as the mirror last saw that."""
 
     job_id: UUID
     owner: str
     name: str
+    declared: bool
     resource_version: int
 
     @property
@@ -25,10 +26,13 @@ class Expired:
 
 
 async def lock_over(
-    connection: database.Connection, *, shards: Collection[int], now: datetime, limit: int
+    connection: database.Connection, *, shards: Collection[int], objects: bool, now: datetime, limit: int
 ) -> Sequence[UUID]:
-    """Locks one-shots of `shards` that are over and have no instant to expire at, or one that has come."""
-    parameters = {"shards": sorted(shards), "now": now, "limit": limit}
+    """Locks one-shots of `shards` that are over and have no instant to expire at, or one that has come.
+
+    Without `objects` only those that are none.
+    """
+    parameters = {"shards": sorted(shards), "objects": objects, "now": now, "limit": limit}
     return [row.job_id for row in await database.fetch(connection, "expiry.lock_over", parameters)]
 
 
@@ -38,4 +42,4 @@ async def settle(
     """Stores when each of the locked jobs expires; returns those that have, which come back at `again`."""
     parameters = {"job_ids": list(job_ids), "now": now, "again": again}
     rows = await database.fetch(connection, "expiry.settle", parameters)
-    return [Expired(row.job_id, row.owner, row.name, row.resource_version) for row in rows if row.expired]
+    return [Expired(row.job_id, row.owner, row.name, row.declared, row.resource_version) for row in rows if row.expired]

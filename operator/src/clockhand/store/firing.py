@@ -29,11 +29,8 @@ class DueJob(msgspec.Struct, frozen=True, gc=False):
     spec: str
     pool: str | None
     handler: str | None
-
-    @property
-    def has_object(self) -> bool:
-        """Whether the job is an object of Kubernetes, and not a tenant's."""
-        return self.owner.startswith("k8s/")
+    declared: bool
+    """By an object of the cluster, which shows what becomes of it."""
 
     @property
     def origin(self) -> times.Origin:
@@ -231,7 +228,17 @@ async def park(connection: database.Connection, *, job_id: uuid.UUID, sentence: 
 
 
 def _due(row: Any) -> DueJob:
-    return DueJob(row.job_id, row.owner, row.name, row.created_at, row.next_slot_at, row.spec, row.pool, row.handler)
+    return DueJob(
+        row.job_id,
+        row.owner,
+        row.name,
+        row.created_at,
+        row.next_slot_at,
+        row.spec,
+        row.pool,
+        row.handler,
+        row.declared,
+    )
 
 
 def _dumps(value: object) -> str:

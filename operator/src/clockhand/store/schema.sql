@@ -194,12 +194,13 @@ CREATE TABLE public.jobs (
     zone text COLLATE pg_catalog."C",
     ttl_seconds integer,
     expires_at timestamp with time zone,
-    CONSTRAINT jobs_check CHECK (((pool IS NULL) = (handler IS NULL))),
-    CONSTRAINT jobs_check1 CHECK (((pool IS NULL) = (shard < 256))),
-    CONSTRAINT jobs_check2 CHECK (((next_run_at IS NULL) = (next_slot_at IS NULL))),
-    CONSTRAINT jobs_check3 CHECK (((next_slot_at IS NULL) OR (next_slot_at > last_slot_at))),
-    CONSTRAINT jobs_check4 CHECK (((next_run_at IS NULL) OR (next_run_at >= next_slot_at))),
-    CONSTRAINT jobs_check5 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (paused_at IS NOT NULL) OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
+    CONSTRAINT jobs_check CHECK (((NOT declared) OR starts_with(owner, 'k8s/'::text))),
+    CONSTRAINT jobs_check1 CHECK (((pool IS NULL) = (handler IS NULL))),
+    CONSTRAINT jobs_check2 CHECK (((pool IS NULL) = (shard < 256))),
+    CONSTRAINT jobs_check3 CHECK (((next_run_at IS NULL) = (next_slot_at IS NULL))),
+    CONSTRAINT jobs_check4 CHECK (((next_slot_at IS NULL) OR (next_slot_at > last_slot_at))),
+    CONSTRAINT jobs_check5 CHECK (((next_run_at IS NULL) OR (next_run_at >= next_slot_at))),
+    CONSTRAINT jobs_check6 CHECK (((next_run_at IS NULL) OR (NOT (suspended OR (paused_at IS NOT NULL) OR (parked IS NOT NULL) OR (deleted_at IS NOT NULL))))),
     CONSTRAINT jobs_shard_check CHECK (((shard >= 0) AND (shard <= 511)))
 )
 WITH (fillfactor='80');
@@ -542,9 +543,9 @@ ALTER TABLE ONLY public.tokens
 ALTER TABLE ONLY public.tokens
     ADD CONSTRAINT tokens_pkey PRIMARY KEY (token_id);
 
-CREATE INDEX audit_by_owner ON public.audit USING btree (owner, audit_id);
+CREATE INDEX audit_by_owner ON public.audit USING btree (owner, at, audit_id);
 
-CREATE INDEX audit_of_job ON public.audit USING btree (job_id, audit_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_of_job ON public.audit USING btree (job_id, at, audit_id) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX backfills_ended ON public.backfills USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 
@@ -558,7 +559,7 @@ CREATE INDEX job_status_dirty ON public.job_status USING btree (shard, dirty_at)
 
 CREATE INDEX job_status_urgent ON public.job_status USING btree (shard, dirty_at) WHERE ((dirty_at IS NOT NULL) AND urgent);
 
-CREATE INDEX jobs_by_name ON public.jobs USING btree (owner, name);
+CREATE INDEX jobs_by_name ON public.jobs USING btree (owner, name) WHERE (deleted_at IS NULL);
 
 CREATE INDEX jobs_by_zone ON public.jobs USING btree (zone, job_id) WHERE (zone IS NOT NULL);
 
@@ -567,6 +568,8 @@ CREATE INDEX jobs_deleted ON public.jobs USING btree (deleted_at) WHERE (deleted
 CREATE INDEX jobs_due ON public.jobs USING btree (shard, next_run_at) WHERE (next_run_at IS NOT NULL);
 
 CREATE INDEX jobs_finished ON public.jobs USING btree (shard, expires_at) WHERE ((ttl_seconds IS NOT NULL) AND (next_run_at IS NULL));
+
+CREATE INDEX jobs_gone_by_name ON public.jobs USING btree (owner, name) WHERE (deleted_at IS NOT NULL);
 
 CREATE INDEX jobs_paused ON public.jobs USING btree (shard) WHERE (paused_at IS NOT NULL);
 

@@ -29,6 +29,7 @@ class Dirty:
     finished: bool
     parked: str | None
     deleted_at: datetime | None
+    declared: bool
     live: int
 
 

@@ -14,7 +14,19 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import sharding
-from clockhand.engine import admit, aftermath, backfill, deadlines, fire, limits, loops, pauses, pulse, shards
+from clockhand.engine import (
+    admit,
+    aftermath,
+    backfill,
+    deadlines,
+    expiry,
+    fire,
+    limits,
+    loops,
+    pauses,
+    pulse,
+    shards,
+)
 from clockhand.engine.pools import backlog, claims, rescue
 from clockhand.store import changes, database
 
@@ -54,6 +66,8 @@ class Replica:
         )
         self._pulse = pulse.Pulse(db, held=self._held, steps=steps)
         self._rescue = rescue.Rescue(db, held=self._held, after=after, queued=seats.queued)
+        self._expiry = expiry.Expiry(db, None)
+        self._expires_from = time.monotonic() + 2 * expiry.EVERY
         self._leased = asyncio.Event()
         self._changed = asyncio.Event()
         self._beat_at = time.monotonic()
@@ -80,6 +94,7 @@ class Replica:
             "rescue": self._rescue_step,
             "changes": self._changes_step,
             "tidy": self._tidy_step,
+            "expire": self._expire_step,
             "limits": self._file.step,
         }
 
@@ -131,3 +146,11 @@ class Replica:
         if held and self._held.paused:
             await pauses.sweep(self._db, held)
         return _TIDY_EVERY
+
+    async def _expire_step(self) -> float:
+        """One-shots that were made over REST, and whose time is over."""
+        held = self._held.holder().generations
+        # by then those who saw the database's clock jump before this process began have said so
+        if held and self._held.expiring and time.monotonic() > self._expires_from:
+            await self._expiry.clear(held)
+        return expiry.EVERY

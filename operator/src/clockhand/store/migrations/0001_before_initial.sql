@@ -100,6 +100,7 @@ CREATE TABLE jobs (
     zone            text COLLATE "C",            -- of a schedule whose slots follow zone data
     ttl_seconds     int,                         -- of a one-shot: how long its object stays after its run
     expires_at      timestamptz,                 -- the end of that time, once its run is over
+    CHECK (NOT declared OR starts_with(owner, 'k8s/')),
     CHECK ((pool IS NULL) = (handler IS NULL)),
     CHECK ((pool IS NULL) = (shard < 256)),
     CHECK ((next_run_at IS NULL) = (next_slot_at IS NULL)),
@@ -109,7 +110,8 @@ CREATE TABLE jobs (
            OR NOT (suspended OR paused_at IS NOT NULL OR parked IS NOT NULL OR deleted_at IS NOT NULL))
 ) WITH (fillfactor = 80);
 CREATE INDEX jobs_due ON jobs (shard, next_run_at) WHERE next_run_at IS NOT NULL;
-CREATE INDEX jobs_by_name ON jobs (owner, name);
+CREATE INDEX jobs_by_name ON jobs (owner, name) WHERE deleted_at IS NULL;
+CREATE INDEX jobs_gone_by_name ON jobs (owner, name) WHERE deleted_at IS NOT NULL;  -- apart: who makes and deletes many is not slow to list
 CREATE INDEX jobs_paused ON jobs (shard) WHERE paused_at IS NOT NULL;
 CREATE INDEX jobs_by_zone ON jobs (zone, job_id) WHERE zone IS NOT NULL;
 CREATE INDEX jobs_finished ON jobs (shard, expires_at) WHERE ttl_seconds IS NOT NULL AND next_run_at IS NULL;
@@ -403,8 +405,8 @@ CREATE TABLE audit (
     run_id          uuid,
     detail          jsonb
 );
-CREATE INDEX audit_by_owner ON audit (owner, audit_id);
-CREATE INDEX audit_of_job ON audit (job_id, audit_id) WHERE job_id IS NOT NULL;
+CREATE INDEX audit_by_owner ON audit (owner, at, audit_id);
+CREATE INDEX audit_of_job ON audit (job_id, at, audit_id) WHERE job_id IS NOT NULL;
 
 -- Both halves, for readers that want one list.
 CREATE VIEW runs AS

@@ -9,7 +9,7 @@ WITH unset AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT job_id FROM jobs
         WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at IS NULL
-          AND owner LIKE 'k8s/%%' AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
+          AND (NOT declared OR %(objects)s) AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
           AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) AS found
@@ -21,7 +21,7 @@ due AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT job_id FROM jobs
         WHERE jobs.shard = mine.shard AND ttl_seconds IS NOT NULL AND next_run_at IS NULL AND expires_at <= %(now)s
-          AND owner LIKE 'k8s/%%' AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
+          AND (NOT declared OR %(objects)s) AND deleted_at IS NULL AND NOT suspended AND paused_at IS NULL AND parked IS NULL
         ORDER BY expires_at
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED) AS found
@@ -59,5 +59,5 @@ SET expires_at = CASE WHEN judged.live THEN NULL
                       ELSE judged.expires_at END
 FROM judged
 WHERE jobs.job_id = judged.job_id
-RETURNING jobs.job_id, jobs.owner, jobs.name, jobs.resource_version,
+RETURNING jobs.job_id, jobs.owner, jobs.name, jobs.declared, jobs.resource_version,
           NOT judged.live AND judged.expires_at <= %(now)s AS expired;

@@ -10,7 +10,8 @@ newest AS MATERIALIZED (
     SELECT due.*
     FROM busy
     CROSS JOIN LATERAL (
-        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
+        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
+               declared
         FROM jobs
         WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s
         ORDER BY next_run_at DESC
@@ -22,7 +23,8 @@ oldest AS MATERIALIZED (
     FROM busy
     LEFT JOIN newest USING (shard)
     CROSS JOIN LATERAL (
-        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler
+        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
+               declared
         FROM jobs
         WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s AND jobs.job_id IS DISTINCT FROM newest.job_id
         ORDER BY next_run_at
@@ -30,7 +32,7 @@ oldest AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) AS due
     LIMIT (SELECT %(batch)s - count(*) FROM newest))
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
-       due.pool, due.handler, job_specs.spec::text AS spec
+       due.pool, due.handler, due.declared, job_specs.spec::text AS spec
 FROM (TABLE newest UNION ALL TABLE oldest) AS due
 JOIN job_specs USING (spec_id);
 
@@ -38,7 +40,7 @@ JOIN job_specs USING (spec_id);
 -- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
 -- two transactions cannot wait for each other.
 SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
-       spec::text AS spec
+       declared, spec::text AS spec
 FROM jobs JOIN job_specs USING (job_id, spec_id)
 WHERE job_id = ANY(%(job_ids)s) AND next_slot_at <= %(before)s
 ORDER BY job_id
@@ -125,6 +127,6 @@ JOIN jobs j ON j.job_id = n.job_id;
 WITH parked AS (
     UPDATE jobs SET parked = %(sentence)s, next_slot_at = NULL, next_run_at = NULL
     WHERE job_id = %(job_id)s
-    RETURNING job_id)
+    RETURNING job_id, declared)
 UPDATE job_status SET dirty_at = %(now)s, urgent = true
-FROM parked WHERE job_status.job_id = parked.job_id;
+FROM parked WHERE job_status.job_id = parked.job_id AND parked.declared;

@@ -191,11 +191,16 @@ WHERE skip_id = %(skip_id)s AND last_at >= %(from_at)s AND last_at < %(to_at)s A
 SELECT name, deleted_at FROM jobs WHERE job_id = %(job_id)s AND owner = %(owner)s;
 
 -- name: job_ids
-SELECT job_id FROM jobs WHERE owner = %(owner)s AND name = %(name)s;
+SELECT job_id FROM jobs WHERE owner = %(owner)s AND name = %(name)s AND deleted_at IS NULL
+UNION ALL
+SELECT job_id FROM jobs WHERE owner = %(owner)s AND name = %(name)s AND deleted_at IS NOT NULL;
 
 -- name: job_ids_anywhere
 -- A few at most: a name that many namespaces use is found quickly by walking through time.
-SELECT job_id FROM jobs WHERE owner >= 'k8s/' AND owner < 'k8s0' AND name = %(name)s LIMIT 101;
+SELECT job_id FROM jobs WHERE owner >= 'k8s/' AND owner < 'k8s0' AND name = %(name)s AND deleted_at IS NULL
+UNION ALL
+SELECT job_id FROM jobs WHERE owner >= 'k8s/' AND owner < 'k8s0' AND name = %(name)s AND deleted_at IS NOT NULL
+LIMIT 101;
 
 -- name: named
 -- Runs that somebody asked for, by the name they gave or got.

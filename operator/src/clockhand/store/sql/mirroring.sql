@@ -31,10 +31,12 @@ FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(specs)s::text[], %
 RETURNING job_id, spec_id;
 
 -- name: add_jobs
-INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, generation, resource_version, spec_id, labels, created_at,
-                  last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended, parked)
-SELECT n.job_id, n.owner, n.name, n.shard, n.pool, n.handler, n.concurrency_group, n.generation, n.resource_version, n.spec_id, n.labels::jsonb, n.created_at,
-       n.mark, n.next_slot_at, n.next_slot_at + n.delay, n.zone, n.ttl, n.suspended, n.parked
+INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, declared, generation, resource_version,
+                  spec_id, labels, created_at, last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended,
+                  parked)
+SELECT n.job_id, n.owner, n.name, n.shard, n.pool, n.handler, n.concurrency_group, %(declared)s, n.generation,
+       n.resource_version, n.spec_id, n.labels::jsonb, n.created_at, n.mark, n.next_slot_at, n.next_slot_at + n.delay, n.zone,
+       n.ttl, n.suspended, n.parked
 FROM unnest(%(job_ids)s::uuid[], %(owners)s::text[], %(names)s::text[], %(shards)s::smallint[],
             %(generations)s::bigint[], %(resource_versions)s::bigint[], %(spec_ids)s::bigint[], %(labels)s::text[],
             %(created)s::timestamptz[], %(marks)s::timestamptz[], %(next_slots)s::timestamptz[],
@@ -96,9 +98,12 @@ ORDER BY job_id
 FOR UPDATE;
 
 -- name: set_conditions
+-- Only a job that is an object has one to be written.
 UPDATE job_status
-SET conditions = n.conditions::jsonb, dirty_at = %(now)s, urgent = job_status.urgent OR n.urgent
+SET conditions = n.conditions::jsonb, dirty_at = CASE WHEN j.declared THEN %(now)s::timestamptz END,
+    urgent = j.declared AND (job_status.urgent OR n.urgent)
 FROM unnest(%(job_ids)s::uuid[], %(conditions)s::text[], %(urgent)s::boolean[]) AS n (job_id, conditions, urgent)
+JOIN jobs j USING (job_id)
 WHERE job_status.job_id = n.job_id;
 
 -- name: park_jobs
@@ -110,7 +115,7 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]) AND deleted_at IS NULL;
 -- Jobs of the watched namespaces by id, after the last page's end; NULL owners means all namespaces.
 SELECT job_id, owner, name, resource_version
 FROM jobs
-WHERE job_id > %(after)s AND deleted_at IS NULL AND owner LIKE 'k8s/%%'
+WHERE job_id > %(after)s AND deleted_at IS NULL AND declared
   AND (%(owners)s::text[] IS NULL OR owner = ANY(%(owners)s::text[]))
 ORDER BY job_id
 LIMIT %(size)s;
@@ -119,7 +124,7 @@ LIMIT %(size)s;
 -- Those of a page that still fire or wait: what stops when the resource itself is gone.
 SELECT job_id
 FROM jobs
-WHERE job_id > %(after)s AND deleted_at IS NULL AND parked IS NULL AND owner LIKE 'k8s/%%'
+WHERE job_id > %(after)s AND deleted_at IS NULL AND parked IS NULL AND declared
 ORDER BY job_id
 LIMIT %(size)s;
 

@@ -34,9 +34,10 @@ WITH moved AS (
         last_slot_at = greatest(jobs.last_slot_at, n.passed)
     FROM unnest(%(job_ids)s::uuid[], %(next_slots)s::timestamptz[], %(delays)s::interval[], %(passed)s::timestamptz[])
          AS n (job_id, next_slot_at, delay, passed)
-    WHERE jobs.job_id = n.job_id),
+    WHERE jobs.job_id = n.job_id
+    RETURNING jobs.job_id, jobs.declared),
 locked AS MATERIALIZED (
-    SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
+    SELECT job_id FROM job_status WHERE job_id IN (SELECT job_id FROM moved WHERE declared) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status SET dirty_at = coalesce(dirty_at, %(now)s)
 FROM locked WHERE job_status.job_id = locked.job_id;
 

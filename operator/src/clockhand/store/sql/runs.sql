@@ -215,9 +215,9 @@ locked AS MATERIALIZED (
     SELECT job_id FROM job_status WHERE job_id IN (SELECT job_id FROM gone) ORDER BY job_id FOR NO KEY UPDATE),
 shown AS (
     UPDATE job_status
-    SET dirty_at = coalesce(dirty_at, %(now)s),
+    SET dirty_at = CASE WHEN ended.has_object THEN coalesce(dirty_at, %(now)s) ELSE dirty_at END,
         consecutive_failures = consecutive_failures + ended.deaths
-    FROM (SELECT job_id, count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths
+    FROM (SELECT job_id, bool_or(starts_with(owner, 'k8s/')) AS has_object, count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths
           FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT run_id, job_id, run_id IN (SELECT run_id FROM kept) AS kept FROM gone;

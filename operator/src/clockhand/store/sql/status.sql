@@ -30,7 +30,7 @@ usual AS (
 SELECT s.job_id, s.version, s.urgent, s.written_digest, s.last_scheduled_at, s.last_success_at,
        s.consecutive_failures, s.conditions, j.owner, j.name, j.generation, j.next_run_at,
        j.next_run_at IS NULL AND NOT j.suspended AND j.paused_at IS NULL AND j.parked IS NULL AS finished,
-       j.parked, j.deleted_at,
+       j.parked, j.deleted_at, j.declared,
        (SELECT count(*) FROM live_runs r WHERE r.job_id = s.job_id) AS live
 FROM (SELECT * FROM urgent UNION ALL SELECT * FROM usual) AS s
 JOIN jobs j USING (job_id)

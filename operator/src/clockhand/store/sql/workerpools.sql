@@ -52,7 +52,7 @@ WHERE pool = ANY(%(pools)s::text[]) AND deleted_at IS NULL;
 WITH page AS MATERIALIZED (
     SELECT job_id, owner, pool, handler, generation
     FROM jobs
-    WHERE job_id > %(after)s AND deleted_at IS NULL AND owner LIKE 'k8s/%%'
+    WHERE job_id > %(after)s AND deleted_at IS NULL AND declared
     ORDER BY job_id
     LIMIT %(size)s)
 SELECT ends.job_id AS last, j.job_id, j.owner, j.pool, j.handler, j.generation, s.conditions

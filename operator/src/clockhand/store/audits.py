@@ -1,0 +1,44 @@
+"""Who asked for what, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from clockhand.store import database
+from clockhand.store.requests import Asked
+
+
+async def add(connection: database.Connection, asked: Sequence[Asked], *, now: datetime) -> None:
+    """Records what was asked for."""
+    if asked:
+        parameters = {
+            "owners": [one.owner for one in asked],
+            "actors": [one.actor for one in asked],
+            "actions": [one.action for one in asked],
+            "job_ids": [one.job_id for one in asked],
+            "run_ids": [one.run_id for one in asked],
+            "details": [None if one.detail is None else msgspec.json.encode(one.detail).decode() for one in asked],
+            "now": now,
+        }
+        await database.execute(connection, "audits.add", parameters)
+
+
+async def page(
+    connection: database.Connection,
+    owner: str,
+    *,
+    job_id: UUID | None,
+    oldest: datetime,
+    before: tuple[datetime, int],
+    size: int,
+) -> Sequence[Any]:
+    """Rows (audit_id, at, actor, action, job_id, run_id, detail) from `oldest` on and before a place, newest first."""
+    parameters = {"owner": owner, "oldest": oldest, "before_at": before[0], "before_id": before[1], "size": size}
+    if job_id is None:
+        return await database.fetch(connection, "audits.of_owner", parameters)
+    return await database.fetch(connection, "audits.of_job", {**parameters, "job_id": job_id})
