@@ -21,11 +21,21 @@ from tests.e2e.cluster import binaries
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "operator/src/clockhand/standalone/kube"
 KINDS = {
-    "api__v1": ("Pod", "ConfigMap", "Secret", "ServiceAccount", "Namespace", "Node", "Event"),
+    "api__v1": (
+        "Pod",
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Namespace",
+        "Node",
+        "Event",
+        "Service",
+        "TokenRequest",
+    ),
     "apis__apps__v1": ("Deployment", "ReplicaSet"),
     "apis__policy__v1": ("PodDisruptionBudget",),
     "apis__coordination.k8s.io__v1": ("Lease",),
-    "apis__authentication.k8s.io__v1": ("TokenRequest", "TokenReview", "SelfSubjectReview"),
+    "apis__authentication.k8s.io__v1": ("TokenReview", "SelfSubjectReview"),
     "apis__authorization.k8s.io__v1": ("SubjectAccessReview", "SelfSubjectAccessReview"),
     "apis__apiextensions.k8s.io__v1": ("CustomResourceDefinition",),
     "apis__apiregistration.k8s.io__v1": ("APIService",),

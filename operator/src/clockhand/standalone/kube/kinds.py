@@ -124,6 +124,7 @@ ALL: Sequence[Kind] = (
     _core("ConfigMap", "configmaps", "cm", subresources=()),
     _core("Secret", "secrets", subresources=()),
     _core("Node", "nodes", "no", namespaced=False),
+    _core("Service", "services", "svc", verbs=READ),
     DEPLOYMENTS,
     Kind(
         group="apps",
