@@ -93,8 +93,9 @@ def _fields(document: object) -> dict[str, object]:
     if not isinstance(document, Mapping):
         raise errors.InvalidInput("", f"must be an object, not {documents.kind_of(document)}")
     given: dict[str, object] = {}
-    for sent, value in document.items():
-        name: str = _AT.get(sent, sent)
+    for key, value in document.items():
+        sent = str(key)
+        name = _AT.get(sent, sent)
         if name in given:
             raise errors.InvalidInput(sent, f"says what {name} says: leave one of them out")
         if name in _SPEC or name in resources.OWN_FIELDS:
