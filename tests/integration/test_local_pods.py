@@ -160,6 +160,13 @@ async def test_exit_codes_are_those_of_a_shell(node: Node, script: str, code: in
     assert (end_of(pod)["exitCode"], end_of(pod)["reason"]) == (code, "Error")
 
 
+async def test_a_pipe_that_nobody_reads_ends_its_writer(node: Node) -> None:
+    """As in every shell: Python, which starts the process, would have that signal ignored."""
+    pod = await node.over(await node.create("(yes; echo $? >&2) | head -n 1"))
+
+    assert await node.log(pod) == "y\n141\n"
+
+
 async def test_a_container_that_cannot_be_started_says_why(node: Node) -> None:
     nothing, unknown, nowhere = [
         await node.over(name)
@@ -410,6 +417,17 @@ async def test_a_kind_end_asks_processes_and_says_so(tmp_path: Path) -> None:
 
     assert (ended["status"]["phase"], ended["status"]["reason"]) == ("Failed", "Terminated")
     assert finished["status"]["phase"] == "Succeeded"
+
+
+async def test_a_service_goes_on_in_its_pod_after_a_kind_end(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    async with node.running():
+        name = await node.create("sleep 1000", spec={"restartPolicy": "Always"})
+        await node.runs(name)
+    async with node.running():
+        pod = await node.until(name, lambda one: "running" in state_of(one))
+
+    assert _restarts(pod) == 1
 
 
 async def test_after_a_kill_pods_are_lost_and_none_runs_twice(tmp_path: Path) -> None:

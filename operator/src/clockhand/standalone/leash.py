@@ -38,6 +38,8 @@ def main(number: str, parent: str, uid: str, gid: str, *program: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != int(parent):
         sys.exit(f"the process {parent} that started {program[0]} is gone")
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and then by whatever it becomes
+        signal.signal(ignored, signal.SIG_DFL)
     os.execv(program[0], program)
 
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -29,13 +28,13 @@ from clockhand.standalone.nodes import (
     probes,
     rendering,
     statuses,
+    workers,
 )
 
 log = structlog.get_logger(__name__)
 
 _AGAIN_SECONDS = 1.0
 _LAST_LINES, _LAST_BYTES = 80, 2048
-_HEALTH_PORT = "CLOCKHAND_HEALTH_PORT"
 _TOO_LONG = "Pod was active on the node longer than the specified deadline"
 
 
@@ -125,8 +124,9 @@ class LocalPod:
             said = f"back-off {seconds:.0f}s restarting failed container={container.name}"
             await self._note(replace(record, state=statuses.Waiting(statuses.CRASH_LOOP, said), last=end))
             await self._pause(seconds, until)
-        record = self._records[container.name]
-        self._records[container.name] = replace(record, last=end, restarts=record.restarts + 1)
+        if not until.is_set():
+            record = self._records[container.name]
+            self._records[container.name] = replace(record, last=end, restarts=record.restarts + 1)
 
     async def _run_once(
         self, container: manifest.Container, until: asyncio.Event, began: asyncio.Event | None
@@ -136,7 +136,7 @@ class LocalPod:
             rendered = await self._command(container, until)
             if rendered is None:
                 return None
-            command, ports = self._with_own_ports(container, rendered)
+            command, ports = workers.of_this_machine(self.pod, container, rendered)
             process = await self._start(container, command)
         except errors.InvalidInput as error:
             reason = "NoCommand" if isinstance(error, rendering.NoCommand) else "StartError"
@@ -175,16 +175,6 @@ class LocalPod:
             directory=str(self._files.work(container)),
             entrypoint=("clockhand",) if container.name == self.pod.worker else (),
         )
-
-    def _with_own_ports(
-        self, container: manifest.Container, command: rendering.Command
-    ) -> tuple[rendering.Command, Mapping[int, int]]:
-        """Workers of a pool share this machine's addresses, so each is told another port for its health."""
-        told = command.environment.get(_HEALTH_PORT, "")
-        if container.name != self.pod.worker or not told.isdecimal():
-            return command, {}
-        port = _free_port()
-        return replace(command, environment={**command.environment, _HEALTH_PORT: str(port)}), {int(told): port}
 
     async def _start(self, container: manifest.Container, command: rendering.Command) -> containers.Process:
         record = self._records[container.name]
@@ -312,9 +302,3 @@ class LocalPod:
         _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for one in pending:
             one.cancel()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((rendering.ADDRESS, 0))
-        return int(probe.getsockname()[1])
