@@ -21,7 +21,7 @@ from clockhand.store import database, listing, redrives
 from clockhand.store import runs as run_rows
 
 _SUFFIX_BYTES = 5
-_PREFIXES = (f"{backfill.FIELD}.", "spec.")
+_PREFIXES = (f"{backfill.FIELD}.", backfill.FIELD, "spec.")
 _ID_BYTES = 16
 _MILLISECONDS_BYTES = 8
 _BACKFILL_ENDED = "a backfill cannot be retried: retry those of its runs that did not succeed"
