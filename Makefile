@@ -12,7 +12,7 @@ workers = --numprocesses=2 --dist=loadfile
 # a cluster of our own, unless KUBECONFIG names one
 cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
 
-.PHONY: help install lock demo test check unit integration clusters e2e e2e-light e2e-kind faults mutants bench cluster-up cluster-down generate fmt
+.PHONY: help install lock demo demo-cluster kills test check unit integration clusters e2e e2e-light e2e-kind faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,12 @@ cluster-up: install ## A real Kubernetes for tests; prints how to use it
 cluster-down: install ## Take it away again, with all its traces
 	$(PY) -m tests.e2e.cluster down
 
-demo: install ## From a clone to a run in `kubectl get runs -w`
+demo: install ## From a clone to jobs that run, on this machine alone
+	$(PY) -m tests.standalone.demo
+
+demo-cluster: install ## The same on a cluster: to a run in `kubectl get runs -w`
 	$(cluster)
 	$(PY) -m tests.e2e.demo
+
+kills: install ## Kill all of `clockhand dev` under load, N times (N=20), and check what became of every job
+	$(PY) -m tests.standalone.kills --times $(N)

@@ -249,6 +249,15 @@ def dev(data_dir: Path | None, ephemeral: bool, port: int, token_file: Path | No
     _start("text", functools.partial(app.serve, asked, environment=os.environ, write=oneline.write))
 
 
+@clockhand.command("local-cluster", hidden=True)
+@click.argument("settings", type=_path)
+def local_cluster(settings: Path) -> None:
+    """What stands in for a cluster, started by `clockhand dev`."""
+    from clockhand.standalone import cluster, told
+
+    _start("text", functools.partial(cluster.serve, told.read(settings), environment=os.environ))
+
+
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""

@@ -80,13 +80,16 @@ class _Dev:
         served = kubeconfig.certificate(home, datetime.now(UTC))
         for_kubectl = asked.kubeconfig or home.path("kubeconfig")
         kubeconfig.write(for_kubectl, port=ports.cluster, files=served, token=credentials.person(home))
+        kubeconfig.write(
+            home.path(parts.KUBECONFIG), port=ports.cluster, files=served, token=credentials.operator(home)
+        )
         server = postgres.Server(home, port=ports.database)
         await server.prepare()
-        up = self._tree.start(self._parts.database(server))
-        others = []
-        await self._until(up)
+        await self._until(self._tree.start(self._parts.database(server)))
+        others = [self._tree.start(self._parts.cluster(server, served))]
         await _settle(server.url, editor, worker)
-        others.append(self._tree.start(self._parts.api(server)))
+        others.append(self._tree.start(self._parts.operator(server)))
+        await self._until(self._tree.start(self._parts.api(server)))
         others.append(self._tree.start(self._parts.worker(worker)))
         for one in others:
             await self._until(one)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 
 from clockhand import errors
-from clockhand.standalone import credentials, files, postgres, tree
+from clockhand.standalone import credentials, files, kubeconfig, postgres, told, tree
 from clockhand.standalone import home as homes
 
 LOOPBACK = "127.0.0.1"
+KUBECONFIG = "operator-kubeconfig"
+"""That of Clockhand's own processes, in the data directory."""
 _SHARD_LEASE = "5"
 _WORKER_GRACE = 10.0
+_PATIENCE = 20.0
+_CLUSTER_PATIENCE = 45.0
 _ASK_SECONDS = 2.0
+_NOT_GIVEN = (20_000, 32_000)
 _OURS = ("CLOCKHAND_", "KUBE", "PG")
 
 
@@ -44,8 +50,8 @@ class Ports:
         """Those that follow from the first one. Raises InvalidInput that names one which is taken."""
         for port in range(rest, rest + 3):
             _check(port)
-        database, *probes = _free(3)
-        return Ports(rest, database, dict(zip(("api", "worker"), probes, strict=True)))
+        database, *probes = _free(5)
+        return Ports(rest, database, dict(zip(("cluster", "operator", "api", "worker"), probes, strict=True)))
 
 
 class Parts:
@@ -70,27 +76,46 @@ class Parts:
             folder=server.folder,
             is_ready=is_ready,
             user=server.user,
+            held=server.held,
             quiet_into=server.log_file,
             drain=signal.SIGINT,  # does not wait for connections to be closed
             at_once=signal.SIGQUIT,
             patience=60.0,
         )
 
+    def cluster(self, server: postgres.Server, served: kubeconfig.Certificate) -> tree.Part:
+        settings = told.Told(
+            data_dir=str(self._home.path("cluster")),
+            port=self._ports.cluster,
+            health_port=self._ports.probes["cluster"],
+            certificate=str(served.certificate),
+            key=str(served.key),
+            tokens=credentials.users(self._home),
+            database_url=server.url,
+            durable=self._home.durable,
+        )
+        path = self._home.path("cluster.json")
+        told.write(path, settings)
+        return self._part("cluster", {}, arguments=("local-cluster", str(path)), patience=_CLUSTER_PATIENCE)
+
+    def operator(self, server: postgres.Server) -> tree.Part:
+        return self._part("operator", self._server(server))
+
     def api(self, server: postgres.Server) -> tree.Part:
-        return self._part("api", **self._server(server), api_port=f"{self._ports.rest}")
+        return self._part("api", {**self._server(server), "api_port": f"{self._ports.rest}"})
 
     def worker(self, secret: credentials.Secret) -> tree.Part:
-        return self._part(
-            "worker",
-            api_url=self.url,
-            pool=f"{credentials.OWNER.partition('/')[2]}/{credentials.POOL}",
-            token_file=str(secret.file),
-            worker_name="dev",
-            handlers="clockhand.standalone.handlers:worker",
-            exec_commands=str(self._home.path(files.COMMANDS)),
-            http_hosts=str(self._home.path(files.HOSTS)),
-            grace_seconds=f"{_WORKER_GRACE}",
-        )
+        settings = {
+            "api_url": self.url,
+            "pool": f"{credentials.OWNER.partition('/')[2]}/{credentials.POOL}",
+            "token_file": str(secret.file),
+            "worker_name": "dev",
+            "handlers": "clockhand.standalone.handlers:worker",
+            "exec_commands": str(self._home.path(files.COMMANDS)),
+            "http_hosts": str(self._home.path(files.HOSTS)),
+            "grace_seconds": f"{_WORKER_GRACE}",
+        }
+        return self._part("worker", settings)
 
     @property
     def url(self) -> str:
@@ -103,11 +128,14 @@ class Parts:
             "shard_lease": _SHARD_LEASE,
             "limits": str(self._home.path(files.LIMITS)),
             "api_url": self.url,
+            "kubeconfig": str(self._home.path(KUBECONFIG)),
         }
 
-    def _part(self, name: str, *arguments: str, **settings: str) -> tree.Part:
+    def _part(
+        self, name: str, settings: Mapping[str, str], *, arguments: Sequence[str] = (), patience: float = _PATIENCE
+    ) -> tree.Part:
         port = self._ports.probes[name]
-        told = {"listen": LOOPBACK, "log_format": "text", "health_port": f"{port}", **settings}
+        given = {"listen": LOOPBACK, "log_format": "text", "health_port": f"{port}", **settings}
 
         async def is_ready(_: int) -> bool:
             return await self._answers(port)
@@ -116,9 +144,10 @@ class Parts:
             name=name,
             # -P: a module in the folder where somebody stands is not ours
             command=[sys.executable, "-P", "-m", "clockhand", *(arguments or (name,))],
-            environment={**self._others, **{f"CLOCKHAND_{key.upper()}": value for key, value in told.items()}},
+            environment={**self._others, **{f"CLOCKHAND_{key.upper()}": value for key, value in given.items()}},
             folder=self._home.root,
             is_ready=is_ready,
+            patience=patience,
         )
 
     async def _answers(self, port: int) -> bool:
@@ -142,9 +171,16 @@ def _check(port: int) -> None:
 
 
 def _free(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports that nobody listens on now, and from which nobody connects by chance.
+
+    A client that keeps trying a port that the system may give to it ends up connected to itself while its server is away.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((LOOPBACK, 0))
-        return [probe.getsockname()[1] for probe in probes]
+        while len(found) < count:
+            port = random.randrange(*_NOT_GIVEN)
+            probe = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind((LOOPBACK, port))
+                found.append(port)
+    return found

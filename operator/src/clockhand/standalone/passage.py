@@ -1,4 +1,4 @@
-"""Lets the system user that PostgreSQL runs as, where root started us, reach a folder of root's: that user and nobody else.
+"""Lets the system user that PostgreSQL runs as, where root started us, reach a program of root's: that user and nobody else.
 
 It is done by access control lists. To open a home directory to everybody would be simpler, and not ours to do.
 """
@@ -40,9 +40,9 @@ def system_user() -> tuple[int, int] | None:
     return entry.pw_uid, entry.pw_gid
 
 
-def open_to(uid: int, folder: Path) -> Sequence[Path]:
-    """Lets `uid` pass every folder above `folder`, without letting it list one; returns those where that was news."""
-    closed = [above for above in reversed(folder.parents) if not _may_pass(above, uid)]
+def open_to(uid: int, program: Path) -> Sequence[Path]:
+    """Lets `uid` pass every folder above `program`, without letting it list one; returns those where that was news."""
+    closed = [above for above in reversed(program.parents) if not _may_pass(above, uid)]
     for above in closed:
         _let_pass(above, uid)
     return closed
@@ -62,8 +62,10 @@ def _may_pass(folder: Path, uid: int) -> bool:
     about = folder.stat()
     if about.st_uid == uid:
         return bool(about.st_mode & stat.S_IXUSR)
-    named = [rights for kind, rights, who in _entries(folder) if kind == _USER and who == uid]
-    return bool(named[0] & _SEARCH) if named else bool(about.st_mode & stat.S_IXOTH)
+    entries = {(kind, who): rights for kind, rights, who in _entries(folder)}
+    if (_USER, uid) in entries:  # less what a later chmod has masked
+        return bool(entries[_USER, uid] & entries[_MASK, _NO_ID] & _SEARCH)
+    return bool(about.st_mode & stat.S_IXOTH)
 
 
 def _let_pass(folder: Path, uid: int) -> None:
@@ -77,7 +79,7 @@ def _let_pass(folder: Path, uid: int) -> None:
     except OSError as error:
         raise errors.Refused(
             f"PostgreSQL runs as the system user {SYSTEM_USER}, which cannot reach what is below {folder}: "
-            f"choose another --data-dir, or let it pass by `chmod o+x {folder}`"
+            f"let it pass by `chmod o+x {folder}`"
         ) from error
 
 

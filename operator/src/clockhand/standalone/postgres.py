@@ -46,6 +46,8 @@ class Server:
         self.folder = home.path("postgres")
         self._data = self.folder / "data"
         self.user = passage.system_user()
+        self.held: Sequence[int] = ()
+        """Files that the server must inherit."""
         self._binaries = _binaries()
         self._password = home.text("postgres-password", lambda: secrets.token_urlsafe(24))
 
@@ -63,7 +65,7 @@ class Server:
         """What runs it in the foreground."""
         settings = {**_SETTINGS, "port": f"{self._port}", **({} if self._home.durable else _NOT_DURABLE)}
         options = [f"--{name}={value}" for name, value in settings.items()]
-        return [str(self._binaries / "postgres"), "-D", str(self._data), *options]
+        return [str(self._binaries / "postgres"), "-D", f"{self._seen}/data", *options]
 
     async def prepare(self) -> None:
         """Makes the data where there are none, and clears away what a killed server left behind."""
@@ -87,11 +89,20 @@ class Server:
         lines = self._told()
         return len(lines) > 7 and lines[0] == f"{pid}" and lines[7].strip() == _READY
 
+    @property
+    def _seen(self) -> str:
+        """The folder as the server's user finds it.
+
+        By an open file, where that is another user: what is above the folder may be closed to it, and may be closed again
+        at any time.
+        """
+        return f"/proc/self/fd/{self.held[0]}" if self.held else str(self.folder)
+
     def _admit(self, uid: int, gid: int) -> None:
-        opened = [*passage.open_to(uid, self.folder), *passage.open_to(uid, self._binaries / "postgres")]
         os.chown(self.folder, uid, gid)
+        self.held = [os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)]
         log.info(f"PostgreSQL does not run as root: it runs as the system user {passage.SYSTEM_USER}")
-        for folder in opened:
+        for folder in passage.open_to(uid, self._binaries / "postgres"):
             log.info(f"{passage.SYSTEM_USER} may pass {folder} from now on, and nobody else")
 
     async def _make(self) -> None:
@@ -102,13 +113,23 @@ class Server:
         if self.user is not None:
             os.chown(password, *self.user)
         options = [
-            *("-D", str(unfinished), "-U", _USER, "-E", "UTF8", "--locale=C", "--locale-provider=builtin"),
-            *("--builtin-locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"),
+            *(
+                "-D",
+                f"{self._seen}/{unfinished.name}",
+                "-U",
+                _USER,
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--locale-provider=builtin",
+            ),
+            *("--builtin-locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={self._seen}/{password.name}"),
             *(() if self._home.durable else ("--no-sync",)),
         ]
         process = await asyncio.create_subprocess_exec(
             *leash.command([str(self._binaries / "initdb"), *options], user=self.user),
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=self.folder, start_new_session=True,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=self.folder, pass_fds=self.held,
+            start_new_session=True,
         )  # fmt: skip
         try:
             said, _ = await process.communicate()

@@ -33,12 +33,14 @@ class Part:
     folder: Path
     is_ready: Callable[[int], Awaitable[bool]]
     user: tuple[int, int] | None = None
+    held: Sequence[int] = ()
+    """Open files that it inherits."""
     quiet_into: Path | None = None
     """Where what it writes goes, if it is not for people to read along."""
     drain: signal.Signals = signal.SIGTERM
     at_once: signal.Signals = signal.SIGKILL
     """Ends it without a moment's wait; it gets this as well when its parent is gone."""
-    patience: float = 15.0
+    patience: float
     """Seconds for it to end by itself."""
 
 
@@ -127,7 +129,8 @@ class _Kept:
             # a group of its own: Ctrl-C at the terminal is for the parent alone, which ends all in order
             self._process = process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out,
-                env=part.environment, cwd=part.folder, start_new_session=True,
+                env=part.environment, cwd=part.folder, pass_fds=part.held,
+                start_new_session=True,
             )  # fmt: skip
             self._record.add(process.pid)
             looks = asyncio.create_task(self._look(process.pid))

@@ -1,0 +1,162 @@
+"""kill -9 of the whole of `clockhand dev`, again and again while jobs are made and run: `python -m tests.standalone.kills`.
+
+It is hit at any moment, also while it starts. Afterwards every job that was accepted must have its one run, and every slot
+of the recurring jobs must be there, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import click
+from tests.support import dev, light
+
+RECURRING = 5
+_STEP = timedelta(seconds=10)
+_LONGEST_LIFE = 6.0
+_MAKERS = 2
+_SETTLED_SECONDS = 240.0
+_OVER = frozenset({"Succeeded", "Dead", "Unknown", "Cancelled", "Skipped"})
+
+
+@dataclass
+class Checked:
+    """What was accepted, and what is wrong with what became of it."""
+
+    kills: int = 0
+    jobs: int = 0
+    slots: int = 0
+    again: int = 0
+    """Runs that took more than one attempt."""
+    wrong: list[str] = field(default_factory=list)
+
+
+async def run(folder: Path, *, times: int) -> Checked:
+    """Kills it so many times under load, starts it once more, and checks everything."""
+    port = light.free_ports(1)[0]
+    checked = Checked()
+    accepted: list[str] = []
+    async with dev.started(folder, port=port) as one:
+        await one.until_ready()
+        recurring = [await _recurring(one, number) for number in range(RECURRING)]
+    for _ in range(times):
+        async with dev.started(folder, port=port) as one, _load(one, accepted):
+            await asyncio.sleep(random.uniform(0.2, _LONGEST_LIFE))
+            one.kill_all()
+            await one.ended()
+            checked.kills += 1
+    async with dev.started(folder, port=port) as one:
+        await one.until_ready()
+        for job in recurring:
+            assert (await one.call("POST", f"/v1/jobs/{job}:pause")).status == 200
+        paused = datetime.now(UTC)
+        checked.jobs = len(accepted)
+        async with asyncio.timeout(_SETTLED_SECONDS):
+            for job in accepted:
+                checked.wrong += _of_one_shot(job, await _runs(one, job), checked)
+            for job in recurring:
+                checked.wrong += _of_recurring(job, await _runs(one, job), checked, paused)
+    return checked
+
+
+async def _recurring(one: dev.Dev, number: int) -> str:
+    every = {"every": "10s", "startAt": (datetime.now(UTC) + timedelta(seconds=1 + number)).isoformat()}
+    catch_up = {"catchUp": {"policy": "All", "limit": 1000}}
+    made = await one.call("POST", "/v1/jobs", {"name": f"again-{number}", "handler": "echo", **every, **catch_up})
+    assert made.status == 201, made.json
+    return str(made.json["id"])
+
+
+@contextlib.asynccontextmanager
+async def _load(one: dev.Dev, accepted: list[str]) -> AsyncIterator[None]:
+    """Jobs are made for the length of the block, whenever somebody is there to take them."""
+    makers = [asyncio.create_task(_make_jobs(one, accepted)) for _ in range(_MAKERS)]
+    try:
+        yield
+    finally:
+        for maker in makers:
+            maker.cancel()
+        await asyncio.wait(makers)
+
+
+async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
+    while True:
+        at = datetime.now(UTC) + timedelta(seconds=random.uniform(0.1, 3.0))
+        document = {"name": f"once-{uuid.uuid4().hex[:12]}", "at": at.isoformat(), "handler": "echo"}
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            made = await one.call("POST", "/v1/jobs", document)
+            if made.status == 201:
+                accepted.append(str(made.json["id"]))
+        await asyncio.sleep(0.02)
+
+
+async def _runs(one: dev.Dev, job: str) -> list[dict[str, Any]]:
+    """All runs of a job, once all of them are over."""
+    while True:
+        found: list[dict[str, Any]] = []
+        cursor = ""
+        while True:
+            page = await one.call("GET", f"/v1/jobs/{job}/runs?limit=1000{cursor}")
+            if page.status != 200:
+                return found
+            found += page.json["items"]
+            if "next" not in page.json:
+                break
+            cursor = f"&cursor={page.json['next']}"
+        if found and all(each["state"] in _OVER for each in found):
+            return found
+        await asyncio.sleep(0.5)
+
+
+def _of_one_shot(job: str, runs: list[dict[str, Any]], checked: Checked) -> list[str]:
+    checked.again += sum(each["attempt"] > 1 for each in runs)
+    states = [each["state"] for each in runs]
+    return [] if states == ["Succeeded"] else [f"the job {job} has the runs {states}"]
+
+
+def _of_recurring(job: str, runs: list[dict[str, Any]], checked: Checked, paused: datetime) -> list[str]:
+    slots = Counter(datetime.fromisoformat(each["scheduledAt"]) for each in runs)
+    first, last = min(slots), max(slots)
+    expected = {first + _STEP * number for number in range((last - first) // _STEP + 1)}
+    checked.slots += len(slots)
+    checked.again += sum(each["attempt"] > 1 for each in runs)
+    wrong = [f"the slot {slot} of {job} is there {count} times" for slot, count in slots.items() if count > 1]
+    wrong += [f"the slot {slot} of {job} is lost" for slot in sorted(expected - set(slots))]
+    wrong += [f"{slot} is no slot of {job}" for slot in sorted(set(slots) - expected)]
+    wrong += [
+        f"the slot {each['scheduledAt']} of {job} is {each['state']}" for each in runs if each["state"] != "Succeeded"
+    ]
+    if last + _STEP < paused - timedelta(seconds=5):
+        wrong.append(f"the slots of {job} end at {last}, and it was paused at {paused}")
+    return wrong
+
+
+@click.command()
+@click.option("--times", default=20, show_default=True, help="How often it is killed.")
+def main(times: int) -> None:
+    """Kill `clockhand dev` under load, and check that nothing was lost and nothing doubled."""
+    with tempfile.TemporaryDirectory(prefix="clockhand-kills-") as folder:
+        checked = asyncio.run(run(Path(folder), times=times))
+    for sentence in checked.wrong:
+        click.echo(sentence)
+    click.echo(
+        f"{checked.kills} kills, {checked.jobs} jobs accepted, {checked.slots} slots of recurring jobs, "
+        f"{checked.again} runs taken up again, {len(checked.wrong)} wrong"
+    )
+    sys.exit(1 if checked.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
