@@ -64,13 +64,6 @@ class Accounts:
         signed = f"{_encoded(msgspec.json.encode(_HEADER))}.{_encoded(msgspec.json.encode(claims))}"
         return f"{signed}.{_encoded(self._signature(signed))}", expires
 
-    def issue(self, namespace: str, account: str, *, audience: str, seconds: int) -> str:
-        """A token for a pod of this account; NotFound where there is no such account."""
-        found = self._store.get(stores.Key(kinds.ACCOUNTS.resource, namespace, account))
-        if found is None:
-            raise errors.NotFound(f"there is no service account {account} in {namespace}")
-        return self.token(found, [audience] if audience else [], seconds)[0]
-
     def _of_account(self, token: str, audiences: Sequence[str]) -> tuple[access.User, list[str]] | None:
         claims = self._claims(token)
         if claims is None or claims["exp"] <= time.time():

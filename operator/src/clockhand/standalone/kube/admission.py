@@ -25,6 +25,7 @@ class Wish:
     dry_run: bool = False
     validation: str = "Warn"
     manager: str = ""
+    is_patch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,11 @@ class Admitted:
 
 def read(kind: kinds.Kind, body: Any, wish: Wish) -> Admitted:
     """The object as its kind knows it: known fields alone, with defaults. Raises 400 for what is no object of the kind."""
+    unrecognized = f"the object provided is unrecognized (must be of type {kind.kind})"
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-        raise status.bad_request(f"the object provided is no {kind.kind}: write a JSON object with metadata")
+        raise status.bad_request(f"{unrecognized}: write a JSON object with metadata")
+    if kind.custom is not None and not body.get("kind"):
+        raise status.bad_request(f"{unrecognized}: Object 'Kind' is missing")
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if body.setdefault(field, wanted) != wanted:
             what = "API version" if field == "apiVersion" else "kind"
@@ -49,10 +53,14 @@ def read(kind: kinds.Kind, body: Any, wish: Wish) -> Admitted:
     if kind.custom is not None:
         known = schema.pruned(body, kinds.structural(kind))
         known["metadata"] = schema.pruned(body["metadata"], kinds.definitions()[kinds.META])
-        _check_types(kind, known["metadata"], kinds.definitions()[kinds.META], "metadata")
+        wrong = next(_wrong_types(known["metadata"], kinds.definitions()[kinds.META], "metadata"), None)
+    else:
+        known = schema.pruned(_without_nulls(body), published)
+        wrong = next(_wrong_types(known, published, ""), None)
+    if wrong is not None:
+        raise _unreadable(kind, body, wish, wrong)
+    if kind.custom is not None:
         return Admitted(schema.defaulted(known, kinds.structural(kind)), warnings)
-    known = schema.pruned(_without_nulls(body), published)
-    _check_types(kind, known, published, "")
     return Admitted(_defaulted(kind, known), warnings)
 
 
@@ -70,11 +78,12 @@ def _unknown(kind: kinds.Kind, body: Json, published: Json, wish: Wish) -> tuple
         return ()
     found = sorted(f'unknown field "{path}"' for path in schema.unknown_fields(body, published))
     if found and wish.validation == "Strict":
-        raise _unreadable(kind, f"strict decoding error: {', '.join(found)}")
+        raise _unreadable(kind, body, wish, f"strict decoding error: {', '.join(found)}")
     return tuple(found)
 
 
-def _check_types(kind: kinds.Kind, value: Json, described: Json, path: str) -> None:
+def _wrong_types(value: Json, described: Json, path: str) -> Iterator[str]:
+    """The fields of which Go could not make what they are, in its words."""
     for cause in _resolved_mistakes(value, described, path):
         if cause.reason == "FieldValueTypeInvalid":
             found = cause.message.partition('"')[2].partition('"')[0]
@@ -83,7 +92,7 @@ def _check_types(kind: kinds.Kind, value: Json, described: Json, path: str) -> N
             sentence = (
                 f"json: cannot unmarshal {_GO_TYPES.get(found, found)} into Go struct field {where} of type {wanted}"
             )
-            raise _unreadable(kind, sentence)
+            yield sentence
 
 
 def _resolved_mistakes(value: Any, described: Json, path: str) -> Iterator[causes.Cause]:
@@ -124,7 +133,7 @@ def _of_rules(kind: kinds.Kind, body: Json, found: list[causes.Cause]) -> list[c
 def _defaulted(kind: kinds.Kind, body: Json) -> Json:
     spec = body.get("spec") or {}
     if kind is kinds.PODS:
-        return {**body, "spec": pods.of_account(pods.defaulted(spec))}
+        return {**body, "spec": pods.of_its_own(pods.defaulted(spec))}
     if kind is kinds.DEPLOYMENTS:
         return {**body, "spec": pods.deployment(spec)}
     if kind.kind == "Secret":
@@ -146,6 +155,9 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _unreadable(kind: kinds.Kind, why: str) -> status.Failure:
-    sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-    return status.bad_request(sentence)
+def _unreadable(kind: kinds.Kind, body: Json, wish: Wish, why: str) -> status.Failure:
+    if not wish.is_patch:
+        return status.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+    cause = causes.invalid("patch", causes.text_of(body), why)
+    listed = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    return status.Failure(422, "Invalid", f' "" is invalid: patch: {cause.message}', details={"causes": [listed]})

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from clockhand import errors
-from clockhand.api.runs import negotiate, status
+from clockhand.api.runs import status
 from clockhand.standalone.kube import (
     accounts,
     admission,
+    answers,
     kinds,
     objects,
     patches,
@@ -21,18 +22,17 @@ from clockhand.standalone.kube import (
     reviews,
     scale,
     selection,
-    tables,
     watching,
 )
 from clockhand.standalone.kube import settings as settled
 from clockhand.standalone.kube.targets import Target
 
 Json = dict[str, Any]
-_JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"
 _POOLS_MANAGER = "clockhand-pools"
 _NO_APPLY = "server-side apply is not served here: leave --server-side out, and kubectl merges by itself"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 
@@ -58,7 +58,7 @@ class Calls:
                 return self._list(request, target)
             case "get":
                 body = self._objects.get(target.kind, target.namespace, target.name)
-                return answer(_shaped(target.kind, body, _shape(request)))
+                return answers.answer(answers.shaped(target.kind, body, answers.shape_of(request)))
             case "create":
                 return await self._create(request, target)
             case "delete" | "deletecollection":
@@ -66,7 +66,7 @@ class Calls:
         return await self._edit(request, target)
 
     def _list(self, request: web.Request, target: Target) -> web.Response:
-        shape, matches = _shape(request), _matches(request)
+        shape, matches = answers.shape_of(request), _matches(request, target.kind)
         version, after = _place_of(request.query.get("continue", ""), self._objects.store.version)
         found = self._objects.store.listed(target.kind.resource, target.namespace)
         bodies = [body for body in found if matches(body) and _place(body) > after]
@@ -76,16 +76,16 @@ class Calls:
             metadata["remainingItemCount"] = len(bodies) - limit
             bodies = bodies[:limit]
             metadata["continue"] = _token(version, _place(bodies[-1]))
-        return answer(_listed(target.kind, bodies, shape, metadata))
+        return answers.answer(answers.listed(target.kind, bodies, shape, metadata))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
-        matches = _matches(request)
+        matches = _matches(request, target.kind)
         if target.name:
             named = selection.parse(None, f"metadata.name={target.name}")
             all_of = matches
             matches = lambda body: named(body) and all_of(body)  # noqa: E731
-        wish = watching.wish_of(target, matches, _shape(request), dict(request.query))
-        response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
+        wish = watching.wish_of(target, matches, answers.shape_of(request), dict(request.query))
+        response = web.StreamResponse(headers={"Content-Type": answers.JSON, "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         await watching.Watch(self._objects.store, wish, response.write).run()
@@ -95,7 +95,9 @@ class Calls:
     async def _create(self, request: web.Request, target: Target) -> web.Response:
         body = await body_of(request, target.kind.schema)
         made = await self._objects.create(target.kind, target.namespace, body, _wish(request))
-        return answer(_shaped(target.kind, made.body, _shape(request)), code=201, warnings=made.warnings)
+        return answers.answer(
+            answers.shaped(target.kind, made.body, answers.shape_of(request)), code=201, warnings=made.warnings
+        )
 
     async def _edit(self, request: web.Request, target: Target) -> web.Response:
         wish = _wish(request)
@@ -104,7 +106,7 @@ class Calls:
         else:
             edit = await self._edit_of(request, target)
             made = await self._objects.change(target.kind, target.key, edit, wish, part=target.part)
-        return answer(_shaped(target.kind, made.body, _shape(request)), warnings=made.warnings)
+        return answers.answer(answers.shaped(target.kind, made.body, answers.shape_of(request)), warnings=made.warnings)
 
     async def _edit_of(self, request: web.Request, target: Target) -> Callable[[Json], Any]:
         if request.method == "PUT":
@@ -122,13 +124,13 @@ class Calls:
         removal = await _removal(request)
         if target.name:
             last = await self._objects.delete(target.kind, target.key, removal)
-            return answer(_farewell(target, last, _shape(request)))
-        matches = _matches(request)
+            return answers.answer(answers.farewell(target, last, answers.shape_of(request)))
+        matches = _matches(request, target.kind)
         found = [one for one in self._objects.store.listed(target.kind.resource, target.namespace) if matches(one)]
         for body in found:
             one = Target(target.kind, body["metadata"].get("namespace", ""), body["metadata"]["name"])
             await self._objects.delete(target.kind, one.key, removal)
-        return answer(_listed(target.kind, found, _shape(request), {"resourceVersion": ""}))
+        return answers.answer(answers.listed(target.kind, found, answers.shape_of(request), {"resourceVersion": ""}))
 
     async def _of_part(self, request: web.Request, target: Target, verb: str) -> web.StreamResponse:
         found = self._objects.get(target.kind, target.namespace, target.name)
@@ -137,9 +139,9 @@ class Calls:
                 return await self._log(request, found)
             case "token", "create":
                 body = await body_of(request, reviews.TOKEN_REQUEST)
-                return answer(reviews.token_request(found, body, self._accounts), code=201)
+                return answers.answer(reviews.token_request(found, body, self._accounts), code=201)
             case "scale", "get":
-                return answer(scale.shown(target.kind, found))
+                return answers.answer(scale.shown(target.kind, found))
             case "scale", ("patch" | "update"):
                 return await self._scale(request, target)
         raise status.method_not_allowed(f"{verb} is not supported on {target.kind.plural}/{target.part}")
@@ -152,7 +154,7 @@ class Calls:
             return scale.set_on(old, wanted)
 
         made = await self._objects.change(target.kind, target.key, edit, _wish(request))
-        return answer(scale.shown(target.kind, made.body))
+        return answers.answer(scale.shown(target.kind, made.body))
 
     async def _log(self, request: web.Request, pod: Json) -> web.StreamResponse:
         query = request.query
@@ -199,24 +201,10 @@ async def body_of(request: web.Request, schema: str) -> Any:
     return protobuf.decode(await request.read(), protobuf.message_of(schema))
 
 
-def answer(body: Any, *, code: int = 200, warnings: Sequence[str] = ()) -> web.Response:
-    """A JSON answer."""
-    response = web.Response(status=code, body=msgspec.json.encode(body), content_type=_JSON)
-    for text in warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
-    return response
-
-
-def failed(failure: status.Failure) -> web.Response:
-    """A refusal as an answer."""
-    return answer(failure.body(), code=failure.code)
-
-
 async def _json(request: web.Request) -> Any:
-    accepted = (_JSON, patches.MERGE, patches.STEPS, patches.STRATEGIC, _APPLY, "application/octet-stream")
+    accepted = (answers.JSON, patches.MERGE, patches.STEPS, patches.STRATEGIC, _APPLY, "application/octet-stream")
     if request.content_type not in accepted:
-        raise status.Failure(415, "UnsupportedMediaType", f"send {_JSON}, not {request.content_type}")
+        raise status.Failure(415, "UnsupportedMediaType", f"send {answers.JSON}, not {request.content_type}")
     try:
         return msgspec.json.decode(await request.read())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -251,42 +239,9 @@ async def _removal(request: web.Request) -> objects.Removal:
     )
 
 
-def _farewell(target: Target, last: Json, shape: negotiate.Shape) -> Json:
-    """The object where it is still on its way out, else a Status that names it."""
-    meta = last["metadata"]
-    if meta.get("deletionTimestamp") and (meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")):
-        return _shaped(target.kind, last, shape)
-    group = {"group": target.kind.group} if target.kind.group else {}
-    details = {"name": target.name, **group, "kind": target.kind.plural, "uid": meta["uid"]}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-
-
-def _shaped(kind: kinds.Kind, body: Json, shape: negotiate.Shape) -> Json:
-    match shape.form:
-        case negotiate.Form.TABLE:
-            return tables.table(kind, [body], shape, {"resourceVersion": body["metadata"].get("resourceVersion", "")})
-        case negotiate.Form.METADATA:
-            return tables.metadata_object(body, shape.version)
-    return body
-
-
-def _listed(kind: kinds.Kind, bodies: Sequence[Json], shape: negotiate.Shape, metadata: Json) -> Json:
-    match shape.form:
-        case negotiate.Form.TABLE:
-            return tables.table(kind, bodies, shape, metadata)
-        case negotiate.Form.METADATA:
-            items = [tables.metadata_object(body, shape.version) for body in bodies]
-            named = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{shape.version}"}
-            return {**named, "metadata": metadata, "items": items}
-    return {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata, "items": list(bodies)}
-
-
-def _shape(request: web.Request) -> negotiate.Shape:
-    return negotiate.shape_of(request.headers.get("Accept", ""), request.query.get("includeObject"))
-
-
-def _matches(request: web.Request) -> selection.Matches:
-    return selection.parse(request.query.get("labelSelector"), request.query.get("fieldSelector"))
+def _matches(request: web.Request, kind: kinds.Kind) -> selection.Matches:
+    known = _FIELDS if kind.custom is not None else None
+    return selection.parse(request.query.get("labelSelector"), request.query.get("fieldSelector"), known=known)
 
 
 def _wish(request: web.Request) -> admission.Wish:
@@ -297,7 +252,8 @@ def _wish(request: web.Request) -> admission.Wish:
     dry_run = request.query.getall("dryRun", [])
     if any(one not in ("", "All") for one in dry_run):
         raise status.bad_request('dryRun: only "All" is known')
-    return admission.Wish("All" in dry_run, validation, query.get("fieldManager", ""))
+    manager, is_patch = query.get("fieldManager", ""), request.method == "PATCH"
+    return admission.Wish("All" in dry_run, validation, manager, is_patch)
 
 
 def _place(body: Json) -> tuple[str, str]:

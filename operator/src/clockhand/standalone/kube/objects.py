@@ -146,7 +146,7 @@ def _check_namespace(kind: kinds.Kind, given: Mapping[str, Any], namespace: str)
     said = given.get("namespace")
     if kind.namespaced and said and said != namespace:
         raise status.bad_request(
-            f"the namespace of the provided object does not match the namespace sent on the request ({said}, {namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
 
 
@@ -189,9 +189,10 @@ def _check_versions(kind: kinds.Kind, old: Json, wanted: Mapping[str, Any]) -> N
 def _check_preconditions(kind: kinds.Kind, old: Json, removal: Removal) -> None:
     meta = old["metadata"]
     if removal.uid and removal.uid != meta["uid"]:
-        raise refusals.other_uid(kind, meta["name"], removal.uid, meta["uid"])
-    if removal.version and removal.version != meta["resourceVersion"]:
-        raise refusals.other_version(kind, meta["name"], removal.version, meta["resourceVersion"])
+        raise refusals.not_as_demanded(kind, meta["name"], "UID", removal.uid, meta["uid"])
+    found = meta["resourceVersion"]
+    if removal.version and removal.version != found:
+        raise refusals.not_as_demanded(kind, meta["name"], "ResourceVersion", removal.version, found)
 
 
 def _leaving(kind: kinds.Kind, old: Json, removal: Removal) -> Json:

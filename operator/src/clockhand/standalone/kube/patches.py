@@ -87,6 +87,7 @@ def _strategic_field(value: Any, patch: Any, schema: Json) -> Any:
 def _merged_list(items: list[Json], patch: Sequence[Json], key: str, schema: Json) -> list[Json]:
     if any(one.get(_DIRECTIVE) == "replace" for one in patch):
         return [one for one in patch if _DIRECTIVE not in one]
+    before = [item.get(key) for item in items]
     for one in patch:
         place = next((at for at, item in enumerate(items) if item.get(key) == one.get(key)), None)
         if one.get(_DIRECTIVE) == "delete":
@@ -95,7 +96,19 @@ def _merged_list(items: list[Json], patch: Sequence[Json], key: str, schema: Jso
             items.append(strategic({}, one, schema))
         else:
             items[place] = strategic(items[place], one, schema)
-    return items
+    return _interleaved(items, key, [one.get(key) for one in patch], before)
+
+
+def _interleaved(items: Sequence[Json], key: str, patched: Sequence[Any], before: Sequence[Any]) -> list[Json]:
+    """Items of the patch in its order, the others in theirs; between the two, what stood first stays first."""
+    named = {item.get(key): item for item in items}
+    left = [name for name in patched if name in named]
+    right = [name for name in before if name in named and name not in left]
+    made = []
+    while left or right:
+        is_first = not right or (left and (left[0] not in before or before.index(left[0]) < before.index(right[0])))
+        made.append(named[(left if is_first else right).pop(0)])
+    return made
 
 
 def _ordered(items: list[Any], order: Sequence[Any], schema: Json) -> list[Any]:

@@ -16,7 +16,6 @@ _POD_DEFAULTS: Mapping[str, Any] = {
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "terminationGracePeriodSeconds": 30,
-    "enableServiceLinks": True,
 }
 _CONTAINER_DEFAULTS: Mapping[str, Any] = {
     "resources": {},
@@ -28,16 +27,18 @@ _CONTAINER_DEFAULTS: Mapping[str, Any] = {
 def defaulted(spec: Mapping[str, Any]) -> Json:
     """The spec of a pod, or of the pods of a template, with its defaults."""
     filled = {**_POD_DEFAULTS, "securityContext": {}, **spec}
+    if filled["terminationGracePeriodSeconds"] < 0:
+        filled["terminationGracePeriodSeconds"] = 1
     for field in ("initContainers", "containers"):
         if field in spec:
             filled[field] = [_container(one) for one in spec[field]]
     return filled
 
 
-def of_account(spec: Mapping[str, Any]) -> Json:
-    """The spec with the service account that it runs as: the namespace's own, unless it names another."""
+def of_its_own(spec: Mapping[str, Any]) -> Json:
+    """The spec of a pod itself: with the service account that it runs as, the namespace's own unless it names another."""
     named = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    return {**spec, "serviceAccountName": named, "serviceAccount": named}
+    return {"enableServiceLinks": True, **spec, "serviceAccountName": named, "serviceAccount": named}
 
 
 def deployment(spec: Mapping[str, Any]) -> Json:
@@ -60,7 +61,11 @@ def mistakes(spec: Mapping[str, Any], path: str = "spec") -> Iterator[causes.Cau
     """What a schema does not say about the spec of a pod."""
     if spec.get("containers") == []:
         yield causes.required(f"{path}.containers")
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    volumes: set[Any] = set()
+    for place, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("name") in volumes:
+            yield causes.duplicate(f"{path}.volumes[{place}].name", volume["name"])
+        volumes.add(volume.get("name"))
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
         for place, container in enumerate(spec.get(field) or ()):
@@ -70,9 +75,6 @@ def mistakes(spec: Mapping[str, Any], path: str = "spec") -> Iterator[causes.Cau
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _INT32:
         yield causes.invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {_INT32}, inclusive")
-    if spec["terminationGracePeriodSeconds"] < 0:
-        grace = spec["terminationGracePeriodSeconds"]
-        yield causes.invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
 
 
 def _container(container: Mapping[str, Any]) -> Json:

@@ -34,11 +34,12 @@ def other_uid(kind: kinds.Kind, name: str, wanted: str, found: str) -> status.Fa
     return _conflict(kind, name, sentence)
 
 
-def other_version(kind: kinds.Kind, name: str, wanted: str, found: str) -> status.Failure:
-    sentence = (
-        f"Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
-    )
-    return _conflict(kind, name, sentence)
+def not_as_demanded(kind: kinds.Kind, name: str, what: str, wanted: str, found: str) -> status.Failure:
+    """A deletion whose precondition does not hold."""
+    tail = "deleted and then recreated" if what == "UID" else "modified"
+    sentence = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). "
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {sentence}The object might have been {tail}'
+    return status.Failure(409, "Conflict", message, details={**_about(kind, name), "kind": kind.kind})
 
 
 def terminating(kind: kinds.Kind, name: str, namespace: str) -> status.Failure:

@@ -17,6 +17,7 @@ SCHEMAS = {
     "selfsubjectaccessreviews": "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
     "selfsubjectrulesreviews": "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
 }
+KINDS = {plural: schema.rpartition(".")[2] for plural, schema in SCHEMAS.items()}
 TOKEN_REQUEST = "io.k8s.api.authentication.v1.TokenRequest"
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 
@@ -36,7 +37,8 @@ def answer(plural: str, body: Json, known: accounts.Accounts, user: access.User)
         case _:
             is_allowed = accounts.decide(user.groups).allowed
             found = {"resourceRules": [_EVERYTHING] if is_allowed else [], "nonResourceRules": [], "incomplete": False}
-    return {**body, "metadata": body.get("metadata") or {}, "status": found}
+    named = {"kind": KINDS[plural], "apiVersion": f"{SCHEMAS[plural].split('.')[3]}.k8s.io/v1"}
+    return {**body, **named, "metadata": body.get("metadata") or {}, "status": found}
 
 
 def token_request(account: Json, body: Json, known: accounts.Accounts) -> Json:
@@ -61,7 +63,7 @@ def token_request(account: Json, body: Json, known: accounts.Accounts) -> Json:
 def _token_review(spec: Json, known: accounts.Accounts) -> Json:
     found = known.user_of(str(spec.get("token") or ""), spec.get("audiences") or ())
     if found is None:
-        return {"user": {}, "error": "the token is not known here, or for none of these audiences"}
+        return {"user": {}, "error": "invalid bearer token"}
     user, audiences = found
     return {"authenticated": True, "user": _shown(user), "audiences": audiences}
 

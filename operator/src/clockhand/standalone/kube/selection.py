@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from clockhand.api.runs import status
@@ -19,9 +19,9 @@ def everything(_: Json) -> bool:
     return True
 
 
-def parse(labels: str | None, fields: str | None) -> Matches:
-    """What both selectors let through; 400 for one that cannot be read."""
-    tests = [*_labels(labels or ""), *_fields(fields or "")]
+def parse(labels: str | None, fields: str | None, *, known: Container[str] | None = None) -> Matches:
+    """What both selectors let through; 400 for one that cannot be read, or names a field that is not among `known`."""
+    tests = [*_labels(labels or ""), *_fields(fields or "", known)]
     if not tests:
         return everything
     return lambda body: all(test(body) for test in tests)
@@ -57,12 +57,14 @@ def _labels_of(body: Json) -> Mapping[str, str]:
     return body["metadata"].get("labels") or {}
 
 
-def _fields(text: str) -> list[Matches]:
+def _fields(text: str, known: Container[str] | None) -> list[Matches]:
     tests: list[Matches] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         found = re.fullmatch(r"(?P<path>[\w.]+)\s*(?P<word>==|=|!=)\s*(?P<value>.*)", part)
         if found is None:
             raise status.bad_request(f"invalid selector: {text!r}; can't understand {part!r}")
+        if known is not None and found["path"] not in known:
+            raise status.bad_request(f"field label not supported: {found['path']}")
         tests.append(_on_field(found["path"].split("."), found["value"], wanted=found["word"] != "!="))
     return tests
 

@@ -13,11 +13,10 @@ from aiohttp import web
 from clockhand import errors
 from clockhand.api.runs import negotiate, status
 from clockhand.kube import access
-from clockhand.standalone.kube import accounts, calls, discovery, openapi, refusals, reviews
+from clockhand.standalone.kube import accounts, answers, calls, discovery, openapi, refusals, reviews
 from clockhand.standalone.kube import targets as paths
 
 BODY_BYTES = 3 << 20
-_JSON = "application/json"
 _HEALTHY = frozenset({"/healthz", "/livez", "/readyz"})
 _GROUPS_OF_REVIEWS = tuple(f"/apis/{group}/v1/" for group in discovery.REVIEWS)
 Json = dict[str, Any]
@@ -74,7 +73,7 @@ class Server:
         if path.startswith("/openapi/"):
             return _openapi(path, request)
         found = self._document(path)
-        return None if found is None else calls.answer(found)
+        return None if found is None else answers.answer(found)
 
     def _document(self, path: str) -> Json | None:
         match path.strip("/").split("/"):
@@ -99,18 +98,20 @@ class Server:
         body = await calls.body_of(request, reviews.SCHEMAS[plural])
         if plural.startswith(("token", "subject")) and not accounts.decide(user.groups).allowed:
             raise status.forbidden(user.username, f"create {plural}", "")
-        return calls.answer(reviews.answer(plural, body, self._accounts, user), code=201)
+        return answers.answer(reviews.answer(plural, body, self._accounts, user), code=201)
 
 
 def _openapi(path: str, request: web.Request) -> web.Response:
     if path == "/openapi/v2":
-        if _JSON not in request.headers.get("Accept", _JSON) and "*/*" not in request.headers.get("Accept", ""):
+        if answers.JSON not in request.headers.get("Accept", answers.JSON) and "*/*" not in request.headers.get(
+            "Accept", ""
+        ):
             raise status.Failure(406, "NotAcceptable", "this document is served as JSON alone")
-        return web.Response(body=openapi.swagger(), content_type=_JSON)
+        return web.Response(body=openapi.swagger(), content_type=answers.JSON)
     body = openapi.index() if path == "/openapi/v3" else openapi.group_version(path.removeprefix("/openapi/v3/"))
     if body is None:
         raise status.no_such_path(path)
-    return web.Response(body=body, content_type=_JSON)
+    return web.Response(body=body, content_type=answers.JSON)
 
 
 @web.middleware
@@ -119,16 +120,18 @@ async def _statuses(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except status.Failure as failure:
-        return calls.failed(failure)
+        return answers.failed(failure)
     except errors.ClockhandError as error:
-        return calls.failed(_failure_of(error))
+        return answers.failed(_failure_of(error))
     except web.HTTPRequestEntityTooLarge:
-        return calls.failed(status.Failure(413, "RequestEntityTooLarge", f"a body may have {BODY_BYTES} bytes at most"))
+        return answers.failed(
+            status.Failure(413, "RequestEntityTooLarge", f"a body may have {BODY_BYTES} bytes at most")
+        )
     except (ConnectionError, asyncio.CancelledError):
         raise
     except Exception:
         log.exception("request_failed", method=request.method, path=request.path)
-        return calls.failed(status.Failure(500, "InternalError", "an internal error occurred; the log has more"))
+        return answers.failed(status.Failure(500, "InternalError", "an internal error occurred; the log has more"))
 
 
 def _failure_of(error: errors.ClockhandError) -> status.Failure:

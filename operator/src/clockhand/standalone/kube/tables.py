@@ -60,7 +60,8 @@ def _columns(kind: kinds.Kind) -> Sequence[Column]:
     name: Column = ("Name", "string", 0, lambda body: body["metadata"]["name"])
     if kind.custom is not None:
         return [name, *_custom(kind.custom)]
-    return [name, *_COLUMNS.get(kind.kind, ()), _AGE]
+    own = _COLUMNS.get(kind.kind, ())
+    return [name, *(one for one in own if one[2] == 0), _AGE, *(one for one in own if one[2] != 0)]
 
 
 def _custom(resource: definition.Resource) -> Iterable[Column]:
@@ -132,6 +133,11 @@ def _deployment_ready(body: Json) -> str:
     return f"{body.get('status', {}).get('readyReplicas', 0)}/{body['spec'].get('replicas', 1)}"
 
 
+def _containers(body: Json) -> Sequence[Json]:
+    found: Sequence[Json] = body["spec"]["template"]["spec"].get("containers", ())
+    return found
+
+
 def _entries(*fields: str) -> Cell:
     return lambda body: sum(len(body.get(field) or ()) for field in fields)
 
@@ -181,6 +187,8 @@ _COLUMNS: Mapping[str, Sequence[Column]] = {
         ("Ready", "string", 0, _deployment_ready),
         ("Up-to-date", "string", 0, _status("updatedReplicas")),
         ("Available", "string", 0, _status("availableReplicas")),
+        ("Containers", "string", 1, lambda body: ",".join(one["name"] for one in _containers(body))),
+        ("Images", "string", 1, lambda body: ",".join(one.get("image", "") for one in _containers(body))),
     ),
     "ReplicaSet": (
         ("Desired", "string", 0, lambda body: body["spec"].get("replicas", 1)),
