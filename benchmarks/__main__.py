@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import click
-from benchmarks import firing, idle, listing, mirror, pods, pool, report, schedule
+from benchmarks import firing, idle, listing, mirror, pods, pool, report, rest, schedule
 
 Options = Mapping[str, Any]
 _SUITES: Mapping[str, Callable[[Options], Awaitable[report.Report]]] = {
@@ -22,6 +22,7 @@ _SUITES: Mapping[str, Callable[[Options], Awaitable[report.Report]]] = {
     "idle": lambda given: idle.run(_settings(idle.Settings, given)),
     "pods": lambda given: pods.run(_settings(pods.Settings, given)),
     "pool": lambda given: pool.run(_settings(pool.Settings, given)),
+    "rest": lambda given: rest.run(_settings(rest.Settings, given)),
 }
 
 
@@ -40,8 +41,8 @@ def _words(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.option("--replicas", type=int, help="pods, idle: operator replicas.")
 @click.option("--namespaces", callback=_numbers, help="pods: one variant each, such as 1,10.")
 @click.option("--baselines", callback=_words, help="pods: default,raised or none.")
-@click.option("--rows", type=int, help="list: rows of history.")
-@click.option("--seconds", type=float, help="idle, pool: how long to count.")
+@click.option("--rows", type=int, help="list, rest: rows of history.")
+@click.option("--seconds", type=float, help="idle, pool, rest: how long to count.")
 @click.option("--runs", type=int, help="pool: runs of a round.")
 @click.option("--rounds", type=int, help="pool: how often each is measured; the middle one is shown.")
 @click.option("--peers", callback=_words, help="pool: graphile-worker,river,pg-boss,procrastinate or none.")
