@@ -44,9 +44,9 @@ _FILL = (
        FROM due
        JOIN unnest(%(specs)s::jsonb[]) WITH ORDINALITY AS kinds (spec, number) ON kinds.number = 1 + n %% %(distinct)s
        ORDER BY n""",
-    """INSERT INTO jobs (job_id, owner, name, shard, pool, handler, generation, resource_version, spec_id, created_at,
-                         last_slot_at, next_slot_at, next_run_at)
-       SELECT job_id, %(owner)s, 'job-' || n, 256 + n %% 256, %(pool)s, 'work', 1, n, spec_id,
+    """INSERT INTO jobs (job_id, owner, name, shard, pool, handler, declared, generation, resource_version, spec_id,
+                         created_at, last_slot_at, next_slot_at, next_run_at)
+       SELECT job_id, %(owner)s, 'job-' || n, 256 + n %% 256, %(pool)s, 'work', false, 1, n, spec_id,
               due.at - interval '1 day', due.at - interval '1 hour', due.at, due.at
        FROM job_specs JOIN due ON due.n = job_specs.spec_id""",
     "INSERT INTO job_status (job_id, shard) SELECT job_id, shard %% 256 FROM jobs",
@@ -140,7 +140,9 @@ def environment(url: str | None, more: Mapping[str, str] | None = None) -> dict[
 
 
 def _token(url: str) -> str:
-    words = command("tokens", "create", "--owner", _OWNER, "--pool", "jobs", "--name", "bench", "-o", "json")
+    words = command(
+        "tokens", "create", "--owner", _OWNER, "--role", "worker", "--pool", "jobs", "--name", "bench", "-o", "json"
+    )
     token: str = json.loads(steps.run(words, env=environment(url)))["token"]
     return token
 

@@ -15,7 +15,7 @@ import pytest
 from clockhand import cli, config
 from clockhand.domain import tokens
 
-NAMED = ("--owner", "k8s/team-a", "--pool", "mailers", "--name", "mail host")
+NAMED = ("--owner", "k8s/team-a", "--role", "worker", "--pool", "mailers", "--name", "mail host")
 
 
 class CommandLine:
@@ -68,7 +68,7 @@ def test_json_says_all_of_a_new_one(command: CommandLine) -> None:
 
 def test_a_list_is_of_one_owner_or_of_all(command: CommandLine) -> None:
     command("create", *NAMED)
-    command("create", "--owner", "rest/acme", "--pool", "jobs", "--name", "laptop")
+    command("create", "--owner", "rest/acme", "--role", "worker", "--pool", "jobs", "--name", "laptop")
     assert [one["owner"] for one in command.json("list")] == ["k8s/team-a", "rest/acme"]
     [one] = command.json("list", "--owner", "rest/acme")
     assert (one["name"], one["standing"], one["expiresAt"]) == ("laptop", "active", None)
@@ -76,6 +76,22 @@ def test_a_list_is_of_one_owner_or_of_all(command: CommandLine) -> None:
     assert lines[0].split() == ["ID", "OWNER", "POOL", "ROLE", "NAME", "CREATED", "EXPIRES", "STANDING"]
     assert "mailers" in lines[1]
     assert lines[1].endswith("active")
+
+
+@pytest.mark.parametrize("role", ["viewer", "editor"])
+def test_tokens_for_rest_are_good_for_all_of_an_owner_and_for_no_pool(command: CommandLine, role: str) -> None:
+    asked = ("--owner", "rest/acme", "--role", role, "--name", "laptop")
+    made = command.json("create", *asked)
+    assert (made["owner"], made["pool"], made["role"]) == ("rest/acme", None, role)
+    assert f"for rest/acme, as {role}" in command("create", *asked).stderr
+    assert f"pool: is for workers: leave it out for a token of the role {role}" in (
+        command("create", *asked, "--pool", "jobs", code=2).stderr
+    )
+
+
+def test_a_token_for_a_worker_names_its_pool(command: CommandLine) -> None:
+    said = command("create", "--owner", "rest/acme", "--role", "worker", "--name", "laptop", code=2).stderr
+    assert "pool: is missing" in said
 
 
 def test_revoking_twice_is_revoking_once(command: CommandLine, database_url: str) -> None:

@@ -12,7 +12,7 @@ import aiohttp
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """What came back. Names of headers are alike in any case."""
 
     status: int
     headers: Mapping[str, str]
@@ -25,4 +25,4 @@ class Answer:
 
 async def answer_of(response: aiohttp.ClientResponse) -> Answer:
     """Reads it to its end."""
-    return Answer(response.status, dict(response.headers), await response.text())
+    return Answer(response.status, response.headers, await response.text())

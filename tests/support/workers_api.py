@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from tests.support import answers, jobs
 
+from clockhand import config
 from clockhand.api import auth, bodies, pools, reviews, server
 from clockhand.api.rest import app as rest
 from clockhand.domain import tokens
@@ -63,6 +64,7 @@ class Served:
 
     db: database.Database
     pools: service.Pools
+    rest: rest.Rest
     session: aiohttp.ClientSession
     port: int
 
@@ -93,7 +95,11 @@ async def served(
     engine = service.Pools(db, replica="api-1", lease=LEASE, kafka=kafka)
     calls = pools.PoolCalls(engine, most_waiting=most_waiting)
     gate = auth.Gate(db, asked)
-    api = rest.Rest(db, gate=gate, asked=asked, limits=limits or limit_files.LimitsFile(None), connections=connections)
+    file = limits or limit_files.LimitsFile(None)
+    settings = config.Settings(database_url="", replica="api-1", rest_pool=connections)
+    api = rest.Rest(
+        settings, db, gate=gate, asked=asked, limits=file, changed=engine.changed, body_seconds=body_seconds
+    )
     stop = asyncio.Event()
     connector = aiohttp.TCPConnector(limit=0)
     async with (
@@ -105,7 +111,7 @@ async def served(
         tasks.create_task(engine.run(stop))
         try:
             async with server.served(face, port=0, host="127.0.0.1") as port:
-                yield Served(db, engine, session, port)
+                yield Served(db, engine, api, session, port)
                 engine.desk.close()
         finally:
             stop.set()

@@ -16,7 +16,7 @@ import click
 import structlog
 
 from clockhand import config, errors
-from clockhand.commands import convert, oneline, preview
+from clockhand.commands import apply, completion, convert, jobs, oneline, preview, runs
 
 _EXAMPLES = """
 \b
@@ -25,7 +25,7 @@ Examples:
   clockhand operator
   clockhand api
   clockhand api --runs
-  clockhand tokens create --owner rest/acme --pool jobs --name "mail host" > token
+  clockhand tokens create --owner rest/acme --role editor --name laptop > token
   clockhand redrive --owner k8s/team-a --dry-run
   clockhand preview "30 2 * * *" --time-zone Europe/Berlin
   clockhand convert cronjob.yaml | kubectl apply -f -
@@ -45,8 +45,8 @@ Examples:
 _TOKENS_EXAMPLES = """
 \b
 Examples:
-  clockhand tokens create --owner k8s/team-a --pool mailers --name "mail host" --expires-in 90d > token
-  clockhand tokens create --owner rest/acme --pool jobs --name laptop -o json
+  clockhand tokens create --owner k8s/team-a --role worker --pool mailers --name "mail host" --expires-in 90d > token
+  clockhand tokens create --owner rest/acme --role editor --name laptop > token
   clockhand tokens list --owner rest/acme
   clockhand tokens revoke 7b0c2c9e-5a3d-4f62-9d5e-0f6a5f0f6c11
   kubectl -n clockhand-system exec deploy/clockhand-api -- clockhand tokens list -o json
@@ -149,27 +149,33 @@ def api(runs: bool) -> None:
 
 @clockhand.group(epilog=_TOKENS_EXAMPLES)
 def tokens() -> None:
-    """Make, list and revoke static credentials for workers.
+    """Make, list and revoke static credentials, for clients of the REST API and for workers.
 
-    Workers of a WorkerPool in the cluster need none: they come with the token of their service account.
+    Who is known in the cluster needs none: workers of a WorkerPool, say, come with the token of their service account.
     """
 
 
 @tokens.command("create", epilog=_TOKENS_EXAMPLES)
 @click.option("--owner", required=True, help="k8s/NAMESPACE or rest/TENANT.")
-@click.option("--pool", required=True, help="The one pool of that owner whose runs its holder may take.")
+@click.option(
+    "--role", type=click.Choice(["viewer", "editor", "worker"]), required=True, help="What its holder may do."
+)
+@click.option("--pool", help="For a worker: the one pool of that owner whose runs it may take.")
 @click.option("--name", required=True, help="Who holds it, for people.")
 @click.option("--expires-in", help="Such as 90d or 12h; by default it does not expire.")
 @_output
-def create_token(owner: str, pool: str, name: str, expires_in: str | None, output: str) -> None:
-    """Make a credential for workers of one pool, and print its secret: the only time that it can be seen."""
+def create_token(output: str, **asked: Any) -> None:
+    """Make a credential, and print its secret: the only time that it can be seen.
+
+    A viewer reads what the owner has, an editor changes it as well; a worker takes the runs of one pool.
+    """
     from clockhand.admin import tokens as credentials
 
-    _run(
-        functools.partial(
-            credentials.tell_new, asked=(owner, pool, name, expires_in), output=output, write=oneline.write
-        )
-    )
+    async def make(settings: config.Settings) -> None:
+        wanted = credentials.Wanted.read(**asked)
+        await credentials.tell_new(settings, wanted=wanted, output=output, write=oneline.write)
+
+    _run(make)
 
 
 @tokens.command("list", epilog=_TOKENS_EXAMPLES)
@@ -268,6 +274,10 @@ def crds() -> None:
 
 clockhand.add_command(preview.preview)
 clockhand.add_command(convert.convert)
+clockhand.add_command(jobs.jobs)
+clockhand.add_command(runs.runs)
+clockhand.add_command(apply.apply)
+clockhand.add_command(completion.completion)
 
 
 def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:

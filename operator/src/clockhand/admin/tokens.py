@@ -1,4 +1,4 @@
-"""`clockhand tokens`: static credentials for workers outside the cluster and for those of tenants.
+"""`clockhand tokens`: static credentials for clients of the REST API, and for workers outside the cluster.
 
 A secret is printed once, by the command that makes it; the database has its hash.
 """
@@ -29,22 +29,23 @@ _HEAD = ("ID", "OWNER", "POOL", "ROLE", "NAME", "CREATED", "EXPIRES", "STANDING"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A credential to be made, for a worker of the pool `pool` of `owner`."""
+    """A credential to be made. `pool` is of workers alone: that of `owner` whose runs they take."""
 
     owner: str
-    pool: str
+    role: tokens.Role
+    pool: str | None
     name: str
     lasts: timedelta | None
 
     @staticmethod
-    def read(owner: str, pool: str, name: str, expires_in: str | None) -> Wanted:
+    def read(*, owner: str, role: str, pool: str | None, name: str, expires_in: str | None) -> Wanted:
         """Raises InvalidInput that names the option which is wrong."""
-        tokens.check(owner, pool, name)
+        tokens.check(owner, tokens.Role(role), pool, name)
         try:
             lasts = intervals.read(expires_in) if expires_in is not None else None
         except errors.InvalidInput:
             raise errors.InvalidInput("expires-in", _NO_SPAN) from None
-        return Wanted(owner, pool, name, lasts)
+        return Wanted(owner, tokens.Role(role), pool, name, lasts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,15 @@ class Made:
     secret: str
 
 
-async def tell_new(
-    settings: config.Settings, *, asked: tuple[str, str, str, str | None], output: str, write: Write
-) -> None:
-    """Makes a credential of owner, pool, name and how long it lasts; `write` gets its secret and nothing else."""
-    made = await create(settings, Wanted.read(*asked))
+async def tell_new(settings: config.Settings, *, wanted: Wanted, output: str, write: Write) -> None:
+    """Makes a credential; `write` gets its secret and nothing else."""
+    made = await create(settings, wanted)
     if output == "json":
         write(json.dumps({**_document(made.token), "token": made.secret}) + "\n")
         return
     write(f"{made.secret}\n")
-    click.echo(f"{made.token.token_id} for {made.token.pool}: the secret is not shown again", err=True)
+    good_for = made.token.pool or f"{made.token.owner}, as {made.token.role}"
+    click.echo(f"{made.token.token_id} for {good_for}: the secret is not shown again", err=True)
 
 
 async def tell_all(settings: config.Settings, *, owner: str | None, output: str, write: Write) -> None:
@@ -86,8 +86,8 @@ async def create(settings: config.Settings, wanted: Wanted) -> Made:
         token = tokens.Token(
             token_id=uuid.uuid4(),
             owner=wanted.owner,
-            role=tokens.Role.WORKER,
-            pool=f"{wanted.owner}/{wanted.pool}",
+            role=wanted.role,
+            pool=None if wanted.pool is None else f"{wanted.owner}/{wanted.pool}",
             name=wanted.name,
             created_at=now,
             expires_at=None if wanted.lasts is None else now + wanted.lasts,
@@ -146,7 +146,7 @@ def _document(one: tokens.Token) -> dict[str, str | None]:
 
 
 async def _audit(connection: database.Connection, token: tokens.Token, action: str, *, now: datetime) -> None:
-    detail = {"token": str(token.token_id), "pool": token.pool, "name": token.name}
+    detail = {"token": str(token.token_id), "role": token.role.value, "pool": token.pool, "name": token.name}
     await requests.audit(connection, requests.Asked(token.owner, _ACTOR, action, detail=detail), now=now)
 
 

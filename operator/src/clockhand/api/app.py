@@ -46,7 +46,9 @@ class Api:
             kafka=kafka.Publisher(settings, partitions=settings.kafka_partitions),
         )
         self._gate = auth.Gate(db, asked)
-        self._rest = rest.Rest(rest_db, gate=self._gate, asked=asked, limits=file, connections=settings.rest_pool)
+        self._rest = rest.Rest(
+            settings, rest_db, gate=self._gate, asked=asked, limits=file, changed=self._pools.changed
+        )
         self._serving = False
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -11,13 +11,15 @@ import msgspec
 from aiohttp import web
 
 from clockhand import errors
+from clockhand.domain import pointers, resources
 
 MEDIA_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="clockhand"'
 _RETRY_SECONDS = 1.0
 _PATH = re.compile(r"(?P<said>.*?) - at `(?P<path>\$.*)`", re.DOTALL)
+_SOMEWHERE = "[...]"
+"""How the decoder calls what is at some key of an object of any keys."""
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
-_PART = re.compile(r"\[(?P<index>[^\]]+)\]|\.?(?P<name>[^.\[]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,10 @@ class Mistake:
     detail: str
     parameter: str | None = None
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> resources.Mistake:
         """As it is sent."""
-        place = {"pointer": self.pointer} if self.parameter is None else {"parameter": self.parameter}
-        return {**place, "detail": self.detail}
+        pointer = self.pointer if self.parameter is None else None
+        return resources.Mistake(detail=self.detail, pointer=pointer, parameter=self.parameter)
 
 
 class Problem(Exception):
@@ -58,15 +60,14 @@ class Problem(Exception):
 
     def response(self) -> web.Response:
         """The document."""
-        document: dict[str, object] = {
-            "type": "about:blank",
-            "title": http.HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": str(self),
-        }
-        if self.mistakes:
-            document["errors"] = [one.document() for one in self.mistakes]
-        body = msgspec.json.encode(document)
+        body = msgspec.json.encode(
+            resources.Problem(
+                title=http.HTTPStatus(self.status).phrase,
+                status=self.status,
+                detail=str(self),
+                errors=[one.document() for one in self.mistakes] or msgspec.UNSET,
+            )
+        )
         return web.Response(status=self.status, body=body, headers={**self._headers, "Content-Type": MEDIA_TYPE})
 
 
@@ -98,15 +99,16 @@ def of_decoding(error: Exception) -> Problem:
         return Problem(400, f"the body is not JSON that can be read: {error}")
     placed = _PATH.fullmatch(str(error))
     said, path = (placed["said"], placed["path"]) if placed else (str(error), "$")
+    path = path.partition(_SOMEWHERE)[0]
     named = _FIELD.fullmatch(said)
-    return invalid([Mistake(pointer_of(path[1:]) + (_step(named["name"]) if named else ""), said)])
+    return invalid([Mistake(pointers.of_path(path[1:]) + (pointers.step(named["name"]) if named else ""), said)])
 
 
 def of_error(error: errors.ClockhandError) -> Problem:
     """What one of our own errors is to a client."""
     match error:
         case errors.InvalidInput():
-            return invalid([Mistake(pointer_of(error.field), error.sentence)])
+            return invalid([Mistake(pointers.of_path(error.field), error.sentence)])
         case errors.NotFound():
             return Problem(404, str(error))
         case errors.Changed():
@@ -120,12 +122,3 @@ def of_error(error: errors.ClockhandError) -> Problem:
         case errors.Uncertain():
             return unavailable(f"it may or may not have been done; send the same again: {error}")
     return unavailable(f"it cannot be done now: {error}")
-
-
-def pointer_of(path: str) -> str:
-    """The JSON pointer of a path such as `reports[0].result`."""
-    return "".join(_step(one["index"] or one["name"]) for one in _PART.finditer(path))
-
-
-def _step(name: str) -> str:
-    return f"/{name.replace('~', '~0').replace('/', '~1')}"

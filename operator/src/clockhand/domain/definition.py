@@ -68,6 +68,11 @@ def build(resource: Resource) -> Schema:
     }
 
 
+def spec_schema(resource: Resource) -> Schema:
+    """The schema of a spec alone."""
+    return _Schemas(resource).of_spec()
+
+
 def text(resource: Resource) -> str:
     """The definition as the YAML of a file in `crds/`."""
     body = yaml.dump(build(resource), Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True)

@@ -24,6 +24,8 @@ MAX_LOG_BYTES = 65_536
 MAX_BODY_BYTES = 1_048_576
 """Of a request: whoever has more to report sends it in several."""
 
+_NO_PAYLOAD, _NO_RESULT = msgspec.Raw(b"{}"), msgspec.Raw(b"null")
+# made by functions below, since a schema cannot show them as values
 Token = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$(?!\\n)")]
 WorkerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\\n)")]
 HandlerName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$(?!\\n)", max_length=128)]
@@ -64,7 +66,7 @@ class Run(Message, frozen=True, kw_only=True):
     """Grows with each claim, for the user's own writes; no credential."""
     timeout_seconds: int | None = None
     """From its claim; None: no limit."""
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: _NO_PAYLOAD)
 
 
 class ClaimRequest(Request, frozen=True, kw_only=True):
@@ -154,7 +156,7 @@ class Report(Request, frozen=True, kw_only=True):
     outcome: Outcome
     seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """How long the handler ran."""
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: _NO_RESULT)
     failure: Failure | None = None
     log: str | None = None
     """The last 64 KiB of what the attempt wrote."""

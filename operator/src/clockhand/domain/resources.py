@@ -45,6 +45,24 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     """Base of what is sent, but for jobs. A field that nobody knows is refused by its name."""
 
 
+class Mistake(Resource, frozen=True, kw_only=True):
+    """What is wrong at one place of a request: of its body by a JSON pointer (RFC 6901), or a parameter by its name."""
+
+    detail: str
+    pointer: str | None = None
+    parameter: str | None = None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer other than success (RFC 9457). `detail` is for people; `status` is what programs go by."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: Sequence[Mistake] | msgspec.UnsetType = msgspec.UNSET
+
+
 class Origin(enum.StrEnum):
     """Where a job is declared, which is where alone it can be changed."""
 

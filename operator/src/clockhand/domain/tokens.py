@@ -59,11 +59,15 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def check(owner: str, pool: str, name: str) -> None:
-    """Raises InvalidInput where no worker's token can be made of these."""
+def check(owner: str, role: Role, pool: str | None, name: str) -> None:
+    """Raises InvalidInput where no token can be made of these."""
     if not _OWNER.fullmatch(owner):
         raise errors.InvalidInput("owner", "is none: write k8s/NAMESPACE or rest/TENANT, such as k8s/team-a")
-    if not _POOL.fullmatch(pool):
+    if role is not Role.WORKER and pool is not None:
+        raise errors.InvalidInput("pool", f"is for workers: leave it out for a token of the role {role}")
+    if role is Role.WORKER and pool is None:
+        raise errors.InvalidInput("pool", "is missing: a worker's token is good for one pool")
+    if pool is not None and not _POOL.fullmatch(pool):
         raise errors.InvalidInput("pool", "is no name: write lower-case letters, digits and '-', such as mailers")
     if not (0 < len(name) <= MAX_NAME and name.isprintable()):
         raise errors.InvalidInput("name", f"is none: write 1 to {MAX_NAME} printable characters that say who holds it")

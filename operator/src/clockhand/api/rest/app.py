@@ -7,13 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import msgspec
 
 from clockhand import config
-from clockhand.api import auth, reviews
-from clockhand.api.rest import front, rates, rights, room, routes
+from clockhand.api import auth, bodies, reviews
+from clockhand.api.rest import (
+    cursors,
+    front,
+    jobs,
+    openapi,
+    orders,
+    page,
+    rates,
+    rights,
+    room,
+    routes,
+    runs,
+    stream,
+)
+from clockhand.api.runs import feed
 from clockhand.engine import limits as limit_files
 from clockhand.engine import loops
+from clockhand.engine.jobs import service
 from clockhand.store import database
 
 PATIENCE = 1.0
@@ -33,42 +50,65 @@ def database_of(settings: config.Settings) -> database.Database:
     )
 
 
+def _pages(table: routes.Table) -> Mapping[str, tuple[str, bytes]]:
+    document = openapi.document(table.routes)
+    return {
+        openapi.PATH: (routes.JSON, msgspec.json.encode(document)),
+        page.PATH: ("text/html; charset=utf-8", page.render(document).encode()),
+    }
+
+
 class Rest:
-    """The REST API over `db`, which has `connections` of them. Without `asked` there is no cluster."""
+    """The REST API over `db`. Without `asked` there is no cluster.
+
+    `changed` is called when runs have changed, for whoever gives them to workers.
+    """
 
     def __init__(
         self,
+        settings: config.Settings,
         db: database.Database,
         *,
         gate: auth.Gate,
         asked: reviews.Reviews | None,
         limits: limit_files.LimitsFile,
-        connections: int,
+        changed: Callable[[], None],
+        body_seconds: float = bodies.READ_SECONDS,
     ) -> None:
-        table = routes.Table(())
-        self.front = front.Front(
-            table,
+        self._feed = feed.Feed(db)
+        self._jobs = service.Jobs(db, limits)
+        marks = cursors.Cursors(db)
+        self.table = routes.Table(
+            (
+                *jobs.JobCalls(self._jobs, db, marks).all(),
+                *runs.Runs(db, marks).all(),
+                *orders.Orders(db, marks, limits, kept_days=settings.retention_days, changed=changed).all(),
+                *stream.Streams(db, self._feed).all(),
+            )
+        )
+        self._front = front.Front(
+            self.table,
             gate=gate,
             rights=rights.Rights(asked),
             rates=rates.Rates(lambda owner: limits.current.request_rate(owner)),
-            room=room.Room(connections),
-            pages={},
+            room=room.Room(settings.rest_pool),
+            pages=_pages(self.table),
+            body_seconds=body_seconds,
         )
-
-    def steps(self) -> Mapping[str, loops.Step]:
-        """The loops by name, for `loops.forever`."""
-        return {}
 
     def end_streams(self) -> None:
         """Ends answers that would go on, before the server waits for the others."""
+        self._feed.close()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[front.Front]:
         """With its loops, for the length of the block."""
-        tasks = [asyncio.create_task(loops.forever(name, step), name=name) for name, step in self.steps().items()]
+        tasks = [asyncio.create_task(loops.forever("jobs", self._jobs.step)), asyncio.create_task(self._feed.run())]
         try:
-            yield self.front
+            yield self._front
         finally:
+            self._feed.close()
+            self._jobs.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

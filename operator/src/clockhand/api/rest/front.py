@@ -40,6 +40,7 @@ class Front:
         rates: rates.Rates,
         room: room.Room,
         pages: Mapping[str, tuple[str, bytes]],
+        body_seconds: float = bodies.READ_SECONDS,
     ) -> None:
         self.table = table
         self._gate = gate
@@ -47,6 +48,7 @@ class Front:
         self._rates = rates
         self._room = room
         self._pages = pages
+        self._body_seconds = body_seconds
 
     def find(self, method: str, path: str) -> tuple[str, Answering]:
         """The name of what a request is for, and what answers it."""
@@ -116,7 +118,7 @@ class Front:
             raise problems.Problem(415, f"{request.content_type} is not taken here: send {listed}")
         big = route.most_bytes > resources.MAX_BODY_BYTES
         with self._room.big_body() if big else contextlib.nullcontext():
-            body = await bodies.read(request, most=route.most_bytes)
+            body = await bodies.read(request, most=route.most_bytes, seconds=self._body_seconds)
             return body, _decoded(body, route.takes)
 
 

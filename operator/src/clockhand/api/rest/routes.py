@@ -127,6 +127,9 @@ class Route:
     fails: Sequence[int] = ()
     most_bytes: int = resources.MAX_BODY_BYTES
     media_types: Sequence[str] = (JSON,)
+    """Of the body that it takes."""
+    answers_as: str = JSON
+    """The media type of its good answers."""
 
 
 @dataclass(frozen=True, slots=True)

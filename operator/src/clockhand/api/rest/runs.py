@@ -142,6 +142,7 @@ def _of_one(what: str, name: str, summary: str, handle: routes.Handle, gives: An
         right=right("get", "log" if what == "/log" else ""),
         handle=handle,
         gives={200: gives},
+        answers_as=_TEXT if gives is str else routes.JSON,
         query=(_ATTEMPT,) if what == "/log" else (),
         fails=(404,),
     )

@@ -53,11 +53,17 @@ class Streams:
     """The streams of this process, over one reader of the change log."""
 
     def __init__(
-        self, db: database.Database, shared: feed.Feed, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self,
+        db: database.Database,
+        shared: feed.Feed,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        most_of_owner: int = MOST_OF_OWNER,
     ) -> None:
         self._db = db
         self._feed = shared
         self._heartbeat_seconds = heartbeat_seconds
+        self._most_of_owner = most_of_owner
         self._of_owners: collections.Counter[str] = collections.Counter()
 
     def all(self) -> Sequence[routes.Route]:
@@ -72,6 +78,7 @@ class Streams:
                 right=runs.right("watch"),
                 handle=self.stream,
                 gives={200: resources.Run},
+                answers_as=routes.EVENTS,
                 query=(asked.JOB, asked.STATE),
                 headers=(_LAST,),
             ),
@@ -79,7 +86,7 @@ class Streams:
 
     async def stream(self, call: routes.Call) -> routes.Stream:
         """Events for as long as the caller listens and may."""
-        if self._feed.watchers >= MOST or self._of_owners[call.owner] >= MOST_OF_OWNER:
+        if self._feed.watchers >= MOST or self._of_owners[call.owner] >= self._most_of_owner:
             raise problems.unavailable("there are too many streams already")
         job = call.query["job"]
         wish = _Wish(call.owner, job, None if job is None else asked.id_of(job), frozenset(call.query["state"]))

@@ -74,6 +74,11 @@ class Pools:
         """Gives a worker the attempts whose tokens it presents, where nobody was quicker."""
         return await self._starts.start(await self._giving(pool), request)
 
+    def changed(self) -> None:
+        """Says that others changed runs: there may be some for those who wait, and there are changes to be numbered."""
+        self.desk.mark_all()
+        self._replica.ended()
+
     def steps(self) -> Mapping[str, loops.Step]:
         """The loops by name, for `loops.forever`."""
         return {
