@@ -27,6 +27,10 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     labels: dict[str, str] | None = None
 
+    @property
+    def origin(self) -> times.Origin:
+        return times.Origin(self.uid, self.created_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -48,11 +52,16 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A declaration made sense of. Without `fault`, `job` is there; with one, nothing of the spec is stored.
+class Begin:
+    """Slots up to `counts_from` are none of the job's; `first_slot_at` is the first one after it, None where none comes."""
 
-    Every slot up to `counts_from` is none of its job's; `first_slot_at` is the first one after it, None where none comes.
-    """
+    counts_from: datetime
+    first_slot_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A declaration made sense of. Without `fault`, `job` is there; with one, nothing of the spec is stored."""
 
     declared: Declared
     job: specs.JobSpec | None
@@ -99,25 +108,29 @@ def written(job: specs.JobSpec) -> Written:
     )
 
 
-def read(declared: Declared, spec: Written, *, after: datetime, new: bool) -> Reading:
-    """What to store for a job of which only slots after `after` are its own.
+def begin(job: specs.JobSpec, origin: times.Origin, *, after: datetime, new: bool) -> Begin:
+    """Where the slots of a job begin of which only those after `after` are its own.
 
     That of a `new` one-shot may lie before: it is due at once.
     """
-    due = spec.job.due(times.Origin(declared.uid, declared.created_at))
-    first = due.next_after(after)
+    first = job.due(origin).next_after(after)
     if first is None and new:
-        first = spec.job.run_at
+        first = job.run_at
+    return Begin(after if first is None else min(after, first - instants.MILLISECOND), first)
+
+
+def read(declared: Declared, spec: Written, begins: Begin) -> Reading:
+    """What to store for a job."""
     return Reading(
         declared,
         spec.job,
         None,
-        after if first is None else min(after, first - instants.MILLISECOND),
+        begins.counts_from,
         spec_json=spec.spec_json,
         payload_json=spec.payload_json,
         template_json=spec.template_json,
         template_hash=spec.template_hash,
-        first_slot_at=first,
+        first_slot_at=begins.first_slot_at,
     )
 
 

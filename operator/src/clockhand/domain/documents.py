@@ -14,7 +14,7 @@ from clockhand import errors
 from clockhand.domain import fields
 from clockhand.domain.table import Field, Kind, Table
 
-_MAX_DEPTH = 64
+MAX_DEPTH = 64
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
 _ROOT = "spec"
 
@@ -29,8 +29,8 @@ def check_text(value: object, *, at: str) -> None:
     pending = [(value, at, 0)]
     while pending:
         item, path, depth = pending.pop()
-        if depth > _MAX_DEPTH:
-            raise errors.InvalidInput(at, f"is nested deeper than {_MAX_DEPTH} levels: write it flatter")
+        if depth > MAX_DEPTH:
+            raise errors.InvalidInput(at, f"is nested deeper than {MAX_DEPTH} levels: write it flatter")
         if isinstance(item, str):
             _check_string(item, at=path)
         elif isinstance(item, int | float):

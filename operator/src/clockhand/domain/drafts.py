@@ -20,6 +20,9 @@ MAX_LABELS = 64
 _AT = {"runAt": "at", "run_at": "at"}
 """Other names that people know the field by."""
 _PAYLOAD = "payload"
+_NUL = rb"\u0000"
+_NO_JSON = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
+"""What the encoder raises for what was not decoded from JSON, or is beyond what we keep of it."""
 _SPEC = fields.TABLE.children("")
 _KNOWN = (*_SPEC, *sorted(resources.OWN_FIELDS), *sorted(resources.SERVER_FIELDS), *_AT)
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -108,7 +111,7 @@ def _fields(document: object) -> dict[str, object]:
 def _written(given: dict[str, object]) -> declared.Written:
     try:
         text = msgspec.json.encode(given)
-    except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
+    except _NO_JSON:
         return declared.written(spec.parse(given))  # which says what is wrong with it
     return _known(text) if len(text) <= _REMEMBERED_BYTES else declared.written(spec.parse(given))
 
@@ -154,11 +157,15 @@ def _labels(labels: object) -> dict[str, str] | None:
 
 
 def _payload(payload: object) -> str:
-    documents.check_text(payload, at=_PAYLOAD)
     try:
-        return spec.check_payload(payload).decode()
+        encoded = spec.check_payload(payload)
     except errors.InvalidInput as error:
         raise errors.InvalidInput(_PAYLOAD, error.sentence) from None
+    except _NO_JSON:
+        encoded = b""
+    if not encoded or _NUL in encoded or encoded.count(b"[") + encoded.count(b"{") > documents.MAX_DEPTH:
+        documents.check_text(payload, at=_PAYLOAD)  # what is wrong, and where, if there is anything
+    return encoded.decode()
 
 
 def _merged(target: object, patch: Mapping[str, object]) -> dict[str, object]:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import secrets
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from clockhand.domain import instants, states
@@ -25,10 +26,11 @@ _VERSION = 8
 _LAST = (datetime.max.replace(tzinfo=UTC) - instants.EPOCH) // instants.MILLISECOND
 
 
-def new_job(now: datetime) -> uuid.UUID:
-    """The id of a job that is made `now` and is no object: a UUIDv7, so that jobs made together lie together in indexes."""
-    value = _milliseconds(now) << 80 | 0x7 << 76 | secrets.randbits(76)
-    return uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62)
+def new_jobs(now: datetime, count: int) -> Iterator[uuid.UUID]:
+    """Ids of jobs that are made `now` and are no objects: UUIDv7, so that jobs made together lie together in indexes."""
+    time, chance = _milliseconds(now).to_bytes(6, "big"), secrets.token_bytes(10 * count)
+    for start in range(0, len(chance), 10):
+        yield _stamped(time + chance[start : start + 10], version=7)
 
 
 def whole_ms(instant: datetime) -> datetime:
@@ -40,10 +42,7 @@ def run_id(*, job_id: uuid.UUID, scheduled_at: datetime, kind: states.RunKind, k
     """The id of the run of `job_id` at `scheduled_at`; `key` is empty for a slot."""
     milliseconds = _milliseconds(scheduled_at)
     digest = hashlib.sha256(b"\0".join((job_id.bytes, b"%d" % milliseconds, kind.encode(), key.encode()))).digest()
-    raw = bytearray(milliseconds.to_bytes(6, "big") + digest[:10])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return uuid.UUID(bytes=bytes(raw))
+    return _stamped(milliseconds.to_bytes(6, "big") + digest[:10], version=_VERSION)
 
 
 def scheduled_at_of(run: uuid.UUID) -> datetime:
@@ -73,6 +72,14 @@ def shard_of(owner: str, *, job_id: uuid.UUID, width: int = 1) -> int:
 def twin(shard: int, *, pooled: bool) -> int:
     """The shard of a job after an edit that may have changed what runs it."""
     return shard % SHARDS + (SHARDS if pooled else 0)
+
+
+def _stamped(content: bytes, *, version: int) -> uuid.UUID:
+    """A UUID of this content, but for the bits that say what it is (RFC 9562)."""
+    raw = bytearray(content)
+    raw[6] = version << 4 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return uuid.UUID(bytes=bytes(raw))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -129,7 +129,8 @@ def _reading(sighting: Sighting, after: datetime, *, new: bool) -> declared.Read
 def _read(sighting: Sighting, after: datetime, *, new: bool) -> declared.Reading:
     if len(sighting.name) > MAX_NAME:
         raise errors.InvalidInput("metadata.name", f"must be at most {MAX_NAME} characters")
-    return declared.read(sighting, declared.written(specs.parse(sighting.spec)), after=after, new=new)
+    spec = declared.written(specs.parse(sighting.spec))
+    return declared.read(sighting, spec, declared.begin(spec.job, sighting.origin, after=after, new=new))
 
 
 _REASONS = {

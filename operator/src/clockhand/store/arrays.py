@@ -5,9 +5,10 @@ The type is left to the statement, which casts every array. One statement is the
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -22,13 +23,20 @@ def _text(value: str) -> str:
     return f'"{value}"'
 
 
+@functools.lru_cache(maxsize=1024)
+def _instant(value: datetime) -> str:
+    """Many of a batch are alike."""
+    return f'"{value.isoformat()}"'
+
+
 _WRITERS: Mapping[type, _Write] = {
     type(None): lambda _: "NULL",
     bool: lambda value: "t" if value else "f",
     int: str,
     str: _text,
     uuid.UUID: lambda value: value.hex,
-    datetime: lambda value: f'"{value.isoformat()}"',
+    datetime: _instant,
+    timedelta: lambda value: f'"{value // timedelta.resolution} microseconds"',
 }
 
 

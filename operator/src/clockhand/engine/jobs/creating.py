@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -11,8 +11,7 @@ from clockhand import errors
 from clockhand.domain import declared, drafts, ids
 from clockhand.domain import limits as limits_domain
 from clockhand.engine import edits
-from clockhand.engine.jobs import showing
-from clockhand.engine.jobs.asking import Asker, Document
+from clockhand.engine.jobs.asking import Asker
 from clockhand.store import audits, database, mirroring, requests
 from clockhand.store import jobs as rows
 
@@ -31,9 +30,40 @@ class Wanted:
 class Made:
     """A job that was made."""
 
-    job_id: UUID
-    name: str
-    document: Document
+    reading: declared.Reading
+
+    @property
+    def job_id(self) -> UUID:
+        return self.reading.declared.uid
+
+    @property
+    def name(self) -> str:
+        return self.reading.declared.name
+
+    def row(self) -> rows.Job:
+        """As it is stored."""
+        who, job = self.reading.declared, self.reading.job
+        assert job is not None
+        first = None if self.reading.suspended else self.reading.first_slot_at
+        return rows.Job(
+            job_id=who.uid,
+            owner=who.owner,
+            name=who.name,
+            declared=False,
+            generation=who.generation,
+            resource_version=who.resource_version,
+            labels=who.labels,
+            created_at=who.created_at,
+            next_run_at=None if first is None else first + self.reading.delay,
+            suspended=self.reading.suspended,
+            paused=False,
+            parked=None,
+            pool=job.pool_of(who.owner),
+            handler=job.handler,
+            spec=self.reading.spec_json,
+            payload=self.reading.payload_json,
+            template=self.reading.template_json,
+        )
 
 
 Outcome = Made | errors.ClockhandError
@@ -56,77 +86,77 @@ async def add(
     connection: database.Connection, limits: limits_domain.Limits, wanted: Sequence[Wanted], *, now: datetime
 ) -> Sequence[Outcome]:
     """Makes jobs; what became of each, in their order."""
-    read_all = [_reading(one, now) for one in wanted]
-    readings = [one for one in read_all if isinstance(one, declared.Reading)]
-    refused: Mapping[UUID, errors.ClockhandError] = {}
-    if readings:
-        # whoever makes jobs of an owner holds its row from here on: names and quotas cannot be raced for
-        shards = await edits.place(connection, [one.declared for one in readings])
-        refused = await _refused(connection, limits, readings)
-        readings = [one for one in readings if one.declared.uid not in refused]
-    if readings:
-        await _store(connection, readings, shards, now=now)
-    askers = {
-        one.declared.uid: given.asker
-        for one, given in zip(read_all, wanted, strict=True)
-        if isinstance(one, declared.Reading)
-    }
-    await _record(connection, readings, askers, now=now)
-    made = await _made(connection, limits, readings)
-    return [
-        one if isinstance(one, errors.ClockhandError) else refused.get(one.declared.uid) or made[one.declared.uid]
-        for one in read_all
-    ]
+    outcomes = list(_made(wanted, now))
+    new = [one.reading.declared for one in outcomes if isinstance(one, Made)]
+    if not new:
+        return outcomes
+    # whoever makes jobs of an owner holds its row from here on: names and quotas cannot be raced for
+    shards = await edits.place(connection, new)
+    admit = await _admission(connection, limits, new)
+    outcomes = [admit(one) if isinstance(one, Made) else one for one in outcomes]
+    made = [(one.reading, given.asker) for one, given in zip(outcomes, wanted, strict=True) if isinstance(one, Made)]
+    if made:
+        await _store(connection, [reading for reading, _ in made], shards, now=now)
+        await audits.add(connection, [_asked(reading.declared, asker) for reading, asker in made], now=now)
+    return outcomes
 
 
-def _reading(wanted: Wanted, now: datetime) -> declared.Reading | errors.InvalidInput:
-    draft = wanted.draft
-    job_id = ids.new_job(now)
-    who = declared.Declared(
-        uid=job_id,
-        owner=wanted.asker.owner,
-        name=draft.name or f"job-{job_id}",
-        generation=1,
-        resource_version=FIRST_VERSION,
-        created_at=now,
-        labels=draft.labels,
-    )
-    try:
-        return declared.read(who, draft.spec, after=now, new=True)
-    except errors.InvalidInput as error:
-        return drafts.flat(error)
+def _made(wanted: Sequence[Wanted], now: datetime) -> Iterator[Outcome]:
+    """Each as it would be stored."""
+    begins: dict[str, declared.Begin] = {}
+    for one, job_id in zip(wanted, ids.new_jobs(now, len(wanted)), strict=True):
+        draft = one.draft
+        who = declared.Declared(
+            uid=job_id,
+            owner=one.asker.owner,
+            name=draft.name or f"job-{job_id}",
+            generation=1,
+            resource_version=FIRST_VERSION,
+            created_at=now,
+            labels=draft.labels,
+        )
+        begin = begins.get(draft.spec.spec_json)
+        if begin is None:
+            try:
+                begin = declared.begin(draft.spec.job, who.origin, after=now, new=True)
+            except errors.InvalidInput as error:
+                yield drafts.flat(error)
+                continue
+            if not draft.spec.job.spreads:  # those of one spec begin alike, and most jobs share few
+                begins[draft.spec.spec_json] = begin
+        yield Made(declared.read(who, draft.spec, begin))
 
 
-async def _refused(
-    connection: database.Connection, limits: limits_domain.Limits, readings: Sequence[declared.Reading]
-) -> Mapping[UUID, errors.ClockhandError]:
-    """Those for whose name or number there is no room."""
-    named = {(one.declared.owner, one.declared.name) for one in readings if not _own_name(one)}
+async def _admission(
+    connection: database.Connection, limits: limits_domain.Limits, new: Sequence[declared.Declared]
+) -> Callable[[Made], Outcome]:
+    """Says of one job after the other whether there is room for its name and its number."""
+    named = {(who.owner, who.name) for who in new if not _named_by_id(who)}
     taken = set(await rows.taken(connection, named))
-    caps = {owner: limits.job_cap(owner) for owner in {one.declared.owner for one in readings}}
+    caps = {owner: limits.job_cap(owner) for owner in {who.owner for who in new}}
     room = {
         owner: cap - await rows.count(connection, owner, limit=cap) for owner, cap in caps.items() if cap is not None
     }
-    refused: dict[UUID, errors.ClockhandError] = {}
-    for one in readings:
-        who = one.declared
+
+    def admit(one: Made) -> Outcome:
+        who = one.reading.declared
         if (who.owner, who.name) in taken:
-            refused[who.uid] = errors.Conflict(f"a job named {who.name!r} exists already")
-            continue
-        left = room.get(who.owner)
-        if left is not None and left <= 0:
-            sentence = f"{who.owner} has {caps[who.owner]} jobs, as many as its limit maxJobs allows: delete some first"
-            refused[who.uid] = errors.Refused(sentence)
-            continue
-        if left is not None:
-            room[who.owner] = left - 1
+            return errors.Conflict(f"a job named {who.name!r} exists already")
+        if who.owner in room:
+            if room[who.owner] <= 0:
+                return errors.Refused(
+                    f"{who.owner} has as many jobs as its limit maxJobs allows, {caps[who.owner]}: delete some first"
+                )
+            room[who.owner] -= 1
         taken.add((who.owner, who.name))
-    return refused
+        return one
+
+    return admit
 
 
-def _own_name(reading: declared.Reading) -> bool:
-    """Whether the name was made from the id, so that nobody else can have it."""
-    return reading.declared.name.endswith(str(reading.declared.uid))
+def _named_by_id(who: declared.Declared) -> bool:
+    """Whether nobody gave it a name, so that nobody else can have it."""
+    return who.name.endswith(str(who.uid))
 
 
 async def _store(
@@ -142,48 +172,5 @@ async def _store(
     await rows.add_status(connection, {row.job_id: row.shard for row in stored})
 
 
-async def _record(
-    connection: database.Connection,
-    readings: Sequence[declared.Reading],
-    askers: Mapping[UUID, Asker],
-    *,
-    now: datetime,
-) -> None:
-    asked = [
-        requests.Asked(who.owner, askers[who.uid].actor, "create", job_id=who.uid, detail={"name": who.name})
-        for who in (one.declared for one in readings)
-    ]
-    await audits.add(connection, asked, now=now)
-
-
-async def _made(
-    connection: database.Connection, limits: limits_domain.Limits, readings: Sequence[declared.Reading]
-) -> Mapping[UUID, Made]:
-    jobs = [_as_stored(one) for one in readings]
-    messages = await showing.pool_messages(connection, limits, jobs)
-    return {job.job_id: Made(job.job_id, job.name, showing.just_made(job, messages.get(job.job_id))) for job in jobs}
-
-
-def _as_stored(reading: declared.Reading) -> rows.Job:
-    who, job = reading.declared, reading.job
-    assert job is not None
-    first = None if reading.suspended else reading.first_slot_at
-    return rows.Job(
-        job_id=who.uid,
-        owner=who.owner,
-        name=who.name,
-        declared=False,
-        generation=who.generation,
-        resource_version=who.resource_version,
-        labels=who.labels,
-        created_at=who.created_at,
-        next_run_at=None if first is None else first + reading.delay,
-        suspended=reading.suspended,
-        paused=False,
-        parked=None,
-        pool=job.pool_of(who.owner),
-        handler=job.handler,
-        spec=reading.spec_json,
-        payload=reading.payload_json,
-        template=reading.template_json,
-    )
+def _asked(who: declared.Declared, asker: Asker) -> requests.Asked:
+    return requests.Asked(who.owner, asker.actor, "create", job_id=who.uid, detail={"name": who.name})

@@ -113,9 +113,10 @@ async def _store(connection: database.Connection, job: rows.Job, draft: drafts.D
         labels=draft.labels,
     )
     try:
-        reading = declared.read(who, draft.spec, after=max(now, row.last_slot_at), new=False)
+        begins = declared.begin(draft.spec.job, who.origin, after=max(now, row.last_slot_at), new=False)
     except errors.InvalidInput as error:
         raise drafts.flat(error) from None
+    reading = declared.read(who, draft.spec, begins)
     spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading)], now=now)
     await mirroring.edit_jobs(connection, [edits.row(reading, None, shard=row.shard)], spec_ids, now=now)
     await mirroring.lock_conditions(connection, [job.job_id])

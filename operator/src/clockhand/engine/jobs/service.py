@@ -15,7 +15,7 @@ from clockhand.domain import instants, pointers, resources
 from clockhand.engine import answers
 from clockhand.engine import limits as limit_files
 from clockhand.engine.jobs import creating, editing, showing
-from clockhand.engine.jobs.asking import Asker, Filter, LiveRuns, Page, Place, Shown
+from clockhand.engine.jobs.asking import Asker, Document, Filter, LiveRuns, Page, Place, Shown
 from clockhand.engine.pools import intake
 from clockhand.store import audits, database
 
@@ -133,14 +133,14 @@ class Jobs:
         until: datetime | None = None,
         after: tuple[datetime, int] | None = None,
         size: int,
-    ) -> Sequence[resources.AuditEntry]:
+    ) -> resources.AuditPage:
         """Newest first, from `since` on and before `until`. `after`: time and id of the last entry of the page before."""
         before = min(after or _FAR, (until or instants.END, 0))
         async with self._db.transaction() as connection:
             found = await audits.page(
                 connection, owner, job_id=job_id, oldest=since or instants.EPOCH, before=before, size=size
             )
-        return [
+        items = [
             resources.AuditEntry(
                 id=row.audit_id,
                 at=row.at,
@@ -152,6 +152,7 @@ class Jobs:
             )
             for row in found
         ]
+        return resources.AuditPage(items=items)
 
     async def _shown(self, connection: database.Connection, change: editing.Change) -> Shown:
         owner, job_id = change.asker.owner, change.job_id
@@ -167,10 +168,17 @@ class Jobs:
             known = {place: said for place, said in zip(keyed, recalled, strict=True) if said is not None}
             fresh = [place for place in range(len(singles)) if place not in known]
             wanted = [singles[place].wanted for place in fresh]
-            made = await creating.add(connection, self._limits.current, wanted, now=now)
-            new = {place: _made(outcome) for place, outcome in zip(fresh, made, strict=True)}
+            outcomes = await creating.add(connection, self._limits.current, wanted, now=now)
+            new = dict(zip(fresh, await self._answers(connection, outcomes), strict=True))
             await answers.keep(connection, _to_keep(singles, new), now=now)
         return [known.get(place) or new[place] for place in range(len(singles))]
+
+    async def _answers(
+        self, connection: database.Connection, outcomes: Sequence[creating.Outcome]
+    ) -> Sequence[_Outcome]:
+        made = [one.row() for one in outcomes if isinstance(one, creating.Made)]
+        documents = iter(await showing.just_made(connection, self._limits.current, made))
+        return [one if isinstance(one, errors.ClockhandError) else _made(one, next(documents)) for one in outcomes]
 
 
 def _to_keep(singles: Sequence[_Single], new: Mapping[int, _Outcome]) -> Sequence[tuple[answers.Owned, answers.Answer]]:
@@ -195,10 +203,8 @@ async def _read(asker: Asker, wanted: Sequence[object]) -> Sequence[creating.Wan
     return read
 
 
-def _made(outcome: creating.Outcome) -> _Outcome:
-    if isinstance(outcome, errors.ClockhandError):
-        return outcome
-    return answers.Answer(201, _json(outcome.document), f"/v1/jobs/{outcome.job_id}", creating.FIRST_VERSION)
+def _made(made: creating.Made, document: Document) -> answers.Answer:
+    return answers.Answer(201, _json(document), f"/v1/jobs/{made.job_id}", creating.FIRST_VERSION)
 
 
 def _answer(shown: Shown) -> answers.Answer:

@@ -28,7 +28,7 @@ async def one(connection: database.Connection, limits: limits_domain.Limits, *, 
         raise not_found()
     newest = await rows.newest_slots(connection, _without_object([job]))
     active, success = await rows.activity(connection, job_id)
-    messages = await pool_messages(connection, limits, [job])
+    messages = await _pool_messages(connection, limits, [job])
     status = _status(job, newest=newest.get(job_id), message=messages.get(job_id))
     status = msgspec.structs.replace(status, active=active, last_success_at=_latest(job.last_success_at, success))
     return Shown(_document(job, status), job.resource_version)
@@ -60,7 +60,7 @@ async def page(
         scan=max(size, _SCAN) if filtered else size,
     )
     newest = await rows.newest_slots(connection, _without_object(found.jobs))
-    messages = await pool_messages(connection, limits, found.jobs)
+    messages = await _pool_messages(connection, limits, found.jobs)
     items = [
         _document(job, _status(job, newest=newest.get(job.job_id), message=messages.get(job.job_id)))
         for job in found.jobs
@@ -68,10 +68,13 @@ async def page(
     return Page(items, found.next)
 
 
-def just_made(job: rows.Job, message: str | None) -> Document:
-    """A job of which nothing has run yet."""
-    status = _status(job, newest=None, message=message)
-    return _document(job, msgspec.structs.replace(status, active=0))
+async def just_made(
+    connection: database.Connection, limits: limits_domain.Limits, jobs: Sequence[rows.Job]
+) -> Sequence[Document]:
+    """Jobs of which nothing has run yet."""
+    messages = await _pool_messages(connection, limits, jobs)
+    shown = ((job, _status(job, newest=None, message=messages.get(job.job_id))) for job in jobs)
+    return [_document(job, msgspec.structs.replace(status, active=0)) for job, status in shown]
 
 
 def editable(job: rows.Job) -> dict[str, object]:
@@ -84,7 +87,12 @@ def editable(job: rows.Job) -> dict[str, object]:
     }
 
 
-async def pool_messages(
+def not_found() -> errors.NotFound:
+    """What is said of a job that is not there, or is somebody else's."""
+    return errors.NotFound("no such job")
+
+
+async def _pool_messages(
     connection: database.Connection, limits: limits_domain.Limits, jobs: Sequence[rows.Job]
 ) -> Mapping[UUID, str]:
     """What keeps the runs of jobs from finding workers; those that will find some are not in the mapping."""
@@ -92,11 +100,6 @@ async def pool_messages(
     offers = await workerpools.found(connection, named) if named else {}
     said = {job.job_id: _pool_message(job, offers.get(job.pool), limits) for job in jobs if job.pool is not None}
     return {job_id: message for job_id, message in said.items() if message is not None}
-
-
-def not_found() -> errors.NotFound:
-    """What is said of a job that is not there, or is somebody else's."""
-    return errors.NotFound("no such job")
 
 
 def _pool_message(job: rows.Job, offer: workerpools.Offer | None, limits: limits_domain.Limits) -> str | None:
