@@ -29,7 +29,10 @@ RIGHTS = {
         "policy/poddisruptionbudgets: create delete get patch",
         "/namespaces: get",
     ],
-    ("ClusterRole", "clockhand-api"): ["authentication.k8s.io/tokenreviews: create"],
+    ("ClusterRole", "clockhand-api"): [
+        "authentication.k8s.io/tokenreviews: create",
+        "authorization.k8s.io/subjectaccessreviews: create",
+    ],
     ("ClusterRole", "clockhand-runs"): [
         "apiregistration.k8s.io/apiservices[v1alpha1.runs.clockhand.dev]: get patch",
     ],

@@ -46,8 +46,14 @@ class Api:
             kafka=kafka.Publisher(settings, partitions=settings.kafka_partitions),
         )
         self._gate = auth.Gate(db, asked)
+        # a gate of its own, so that who tries tokens on REST keeps no worker waiting
         self._rest = rest.Rest(
-            settings, rest_db, gate=self._gate, asked=asked, limits=file, changed=self._pools.changed
+            settings,
+            rest_db,
+            gate=auth.Gate(rest_db, asked),
+            asked=asked,
+            limits=file,
+            changed=self._pools.changed,
         )
         self._serving = False
 
