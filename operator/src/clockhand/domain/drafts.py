@@ -20,7 +20,8 @@ MAX_LABELS = 64
 _AT = {"runAt": "at", "run_at": "at"}
 """Other names that people know the field by."""
 _PAYLOAD = "payload"
-_NUL = rb"\u0000"
+_SUSPECT = re.compile(rb"\\u0000|[0-9]{19}")
+"""In JSON: a NUL, or a number that may be beyond 64 bits."""
 _NO_JSON = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
 """What the encoder raises for what was not decoded from JSON, or is beyond what we keep of it."""
 _SPEC = fields.TABLE.children("")
@@ -163,7 +164,7 @@ def _payload(payload: object) -> str:
         raise errors.InvalidInput(_PAYLOAD, error.sentence) from None
     except _NO_JSON:
         encoded = b""
-    if not encoded or _NUL in encoded or encoded.count(b"[") + encoded.count(b"{") > documents.MAX_DEPTH:
+    if not encoded or _SUSPECT.search(encoded) or encoded.count(b"[") + encoded.count(b"{") > documents.MAX_DEPTH:
         documents.check_text(payload, at=_PAYLOAD)  # what is wrong, and where, if there is anything
     return encoded.decode()
 
