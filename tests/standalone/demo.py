@@ -29,15 +29,16 @@ START_SECONDS = 120.0
 WATCH_SECONDS = 30.0
 ENOUGH = 5
 """Runs that have succeeded, of both kinds together."""
+WIDTH = 110
 BIN = Path(sys.executable).parent
 JOB = {"name": "greeting", "every": "10s", "handler": "echo", "payload": {"hello": "world"}}
 COLOURS = {"Succeeded": "green", "Running": "cyan", "Dead": "red", "Retrying": "yellow"}
 NEXT = """
-Clockhand ran on this machine, and is gone again. Three things to try next:
+Clockhand ran on this machine, and is gone again. Three things to try next, the last two in another terminal:
 
-  .venv/bin/clockhand dev                                   # the same to stay; it says where its token and kubeconfig are
-  .venv/bin/clockhand apply -f examples/hello.yaml          # in another terminal, beside it; or kubectl, or curl: README.md
-  .venv/bin/clockhand preview "30 2 * * *" --time-zone Europe/Berlin   # when a job would run, clock changes marked
+  .venv/bin/clockhand dev                                     # all of it, to stay; it says where its kubeconfig is
+  .venv/bin/clockhand jobs create hello --every 10s --handler echo && .venv/bin/clockhand runs watch
+  .venv/bin/kubectl --kubeconfig ~/.local/share/clockhand/kubeconfig apply -f examples/
 """
 
 
@@ -173,19 +174,19 @@ def tell_changes(runs: Sequence[Mapping[str, Any]], told: dict[str, str], screen
 
 def drawn(runs: Sequence[Mapping[str, Any]]) -> Table:
     """The runs as a table."""
-    table = Table("RUN", "JOB", "BY", "STATE", "ATTEMPT", "SCHEDULED", "LATENESS", box=box.SIMPLE, title="runs")
+    table = Table("RUN", "JOB", "BY", "STATE", "ATTEMPT", "SCHEDULED", "LATENESS", box=box.SIMPLE)
     for run in runs[:10]:
         colour = COLOURS.get(run["state"], "default")
         late = f"{run['latenessSeconds']:.1f} s" if run.get("latenessSeconds") is not None else "-"
         by = "a pod" if run["owner"].startswith("k8s/") else "a worker"
         state = f"[{colour}]{run['state']}[/{colour}]"
-        table.add_row(run["name"], run["job"], by, state, f"{run.get('attempt', 0)}", run["scheduledAt"], late)
+        table.add_row(run["name"], run["job"], by, state, f"{run.get('attempt', 0)}", run["scheduledAt"][11:19], late)
     return table
 
 
 async def main() -> int:
     """Returns 0 once a run of each job was seen to succeed."""
-    screen = Console(highlight=False, soft_wrap=True)
+    screen = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
     port = light.free_ports(1)[0]
     with tempfile.TemporaryDirectory(prefix="clockhand-demo-") as name:
         folder = Path(name)

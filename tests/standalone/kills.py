@@ -72,7 +72,10 @@ async def run(folder: Path, *, times: int) -> Checked:
 
 
 async def _recurring(one: dev.Dev, number: int) -> str:
-    every = {"every": "10s", "startAt": (datetime.now(UTC) + timedelta(seconds=1 + number)).isoformat()}
+    every = {
+        "every": "10s",
+        "startAt": (datetime.now(UTC) + timedelta(seconds=1 + number)).isoformat(timespec="milliseconds"),
+    }
     catch_up = {"catchUp": {"policy": "All", "limit": 1000}}
     made = await one.call("POST", "/v1/jobs", {"name": f"again-{number}", "handler": "echo", **every, **catch_up})
     assert made.status == 201, made.json
@@ -94,7 +97,11 @@ async def _load(one: dev.Dev, accepted: list[str]) -> AsyncIterator[None]:
 async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
     while True:
         at = datetime.now(UTC) + timedelta(seconds=random.uniform(0.1, 3.0))
-        document = {"name": f"once-{uuid.uuid4().hex[:12]}", "at": at.isoformat(), "handler": "echo"}
+        document = {
+            "name": f"once-{uuid.uuid4().hex[:12]}",
+            "at": at.isoformat(timespec="milliseconds"),
+            "handler": "echo",
+        }
         with contextlib.suppress(aiohttp.ClientError, OSError):
             made = await one.call("POST", "/v1/jobs", document)
             if made.status == 201:

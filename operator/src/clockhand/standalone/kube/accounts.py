@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from clockhand import errors
+from clockhand.domain import protocol
 from clockhand.kube import access
 from clockhand.standalone.kube import kinds
 from clockhand.standalone.kube import store as stores
@@ -23,6 +24,8 @@ Json = dict[str, Any]
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 USUAL_SECONDS, LEAST_SECONDS, MOST_SECONDS = 3600, 600, 1 << 32
 MASTERS = "system:masters"
+_OF_PEOPLE = frozenset({AUDIENCE, protocol.AUDIENCE})
+"""The tokens of people are good for REST too."""
 _PREFIX = "system:serviceaccount:"
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 
@@ -40,7 +43,7 @@ class Accounts:
         name = self._users.get(hashlib.sha256(token.encode()).digest())
         if name is not None:
             groups = (MASTERS, "system:authenticated")
-            good = [one for one in audiences if one == AUDIENCE] if audiences else [AUDIENCE]
+            good = [one for one in audiences if one in _OF_PEOPLE] if audiences else [AUDIENCE]
             return (access.User(name, "", groups), good) if good else None
         return self._of_account(token, audiences or (AUDIENCE,))
 
