@@ -14,6 +14,7 @@ import msgspec
 from clockhand import config
 from clockhand.api import auth, bodies, reviews
 from clockhand.api.rest import (
+    audit,
     cursors,
     front,
     jobs,
@@ -84,6 +85,7 @@ class Rest:
                 *runs.Runs(db, marks).all(),
                 *orders.Orders(db, marks, limits, kept_days=settings.retention_days, changed=changed).all(),
                 *stream.Streams(db, self._feed).all(),
+                *audit.Audit(self._jobs, marks).all(),
             )
         )
         self._front = front.Front(

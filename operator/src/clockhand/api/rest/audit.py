@@ -44,7 +44,12 @@ class Audit:
         of = (call.owner, "audit", query["job"], since, until)
         after = None if query["cursor"] is None else _place(await self._cursors.read(of, query["cursor"]))
         page = await self._jobs.audit_page(
-            call.owner, job_id=query["job"], since=since, until=until, after=after, size=limit + 1
+            call.owner,
+            job_id=query["job"],
+            since=since,
+            until=until and until + until.resolution,
+            after=after,
+            size=limit + 1,
         )
         items, following = page.items[:limit], None
         if len(page.items) > limit:
