@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support import kube_http, pki, postgres
 from tests.support import kubectl as kubectls
-from tests.support import pki, postgres
 
 from clockhand.standalone.kube import accounts, app, settings, store
 
@@ -59,6 +59,10 @@ class LocalKube:
     @property
     def kubectl(self) -> kubectls.Kubectl:
         return kubectls.Kubectl(self.kubeconfig)
+
+    @property
+    def http(self) -> kube_http.KubeHttp:
+        return kube_http.KubeHttp(self.url, self.ca, token=TOKEN)
 
     def start(self) -> None:
         """Returns once it serves; raises what kept it from that."""

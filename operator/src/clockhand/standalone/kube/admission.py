@@ -30,6 +30,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
+    """An object that was read, and what its writer is to be told."""
+
     body: Json
     warnings: tuple[str, ...] = ()
 
@@ -47,20 +49,15 @@ def read(kind: kinds.Kind, body: Any, wish: Wish) -> Admitted:
             raise status.bad_request(
                 f"the {what} in the data ({body[field]}) does not match the expected {what} ({wanted})"
             )
-    body = {**body, "metadata": body.get("metadata") or {}}
+    body = {**body, "metadata": _without_nulls(body.get("metadata") or {})}
     published = kinds.definitions()[kind.schema]
     warnings = _unknown(kind, body, published, wish)
-    if kind.custom is not None:
-        known = schema.pruned(body, kinds.structural(kind))
-        known["metadata"] = schema.pruned(body["metadata"], kinds.definitions()[kinds.META])
-        wrong = next(_wrong_types(known["metadata"], kinds.definitions()[kinds.META], "metadata"), None)
-    else:
-        known = schema.pruned(_without_nulls(body), published)
-        wrong = next(_wrong_types(known, published, ""), None)
+    # Go reads the metadata of a custom object by itself, and the whole of the others
+    typed = ("metadata", kinds.definitions()[kinds.META]) if kind.custom is not None else ("", published)
+    known = _known(kind, body, published)
+    wrong = next(_wrong_types(known["metadata"] if typed[0] else known, typed[1], typed[0]), None)
     if wrong is not None:
         raise _unreadable(kind, body, wish, wrong)
-    if kind.custom is not None:
-        return Admitted(schema.defaulted(known, kinds.structural(kind)), warnings)
     return Admitted(_defaulted(kind, known), warnings)
 
 
@@ -71,6 +68,14 @@ def check(kind: kinds.Kind, body: Json) -> None:
         found += _of_rules(kind, body, found)
     if found:
         raise causes.failure(kind, body["metadata"].get("name", ""), found)
+
+
+def _known(kind: kinds.Kind, body: Json, published: Json) -> Json:
+    if kind.custom is None:
+        found: Json = schema.pruned(_without_nulls(body), published)
+        return found
+    meta = schema.pruned(body["metadata"], kinds.definitions()[kinds.META])
+    return {**schema.pruned(body, kinds.structural(kind)), "metadata": meta}
 
 
 def _unknown(kind: kinds.Kind, body: Json, published: Json, wish: Wish) -> tuple[str, ...]:
@@ -131,6 +136,9 @@ def _of_rules(kind: kinds.Kind, body: Json, found: list[causes.Cause]) -> list[c
 
 
 def _defaulted(kind: kinds.Kind, body: Json) -> Json:
+    if kind.custom is not None:
+        filled: Json = schema.defaulted(body, kinds.structural(kind))
+        return filled
     spec = body.get("spec") or {}
     if kind is kinds.PODS:
         return {**body, "spec": pods.of_its_own(pods.defaulted(spec))}

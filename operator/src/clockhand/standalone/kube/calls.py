@@ -33,6 +33,7 @@ _POOLS_MANAGER = "clockhand-pools"
 _NO_APPLY = "server-side apply is not served here: leave --server-side out, and kubectl merges by itself"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_INT64 = 1 << 63
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 
@@ -206,9 +207,18 @@ async def _json(request: web.Request) -> Any:
     if request.content_type not in accepted:
         raise status.Failure(415, "UnsupportedMediaType", f"send {answers.JSON}, not {request.content_type}")
     try:
-        return msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _as_in_go(msgspec.json.decode(await request.read()))
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
         raise status.bad_request(f"the body is no JSON: {error}") from error
+
+
+def _as_in_go(value: Any) -> Any:
+    """Whole numbers beyond 64 bits become floating ones."""
+    if isinstance(value, dict):
+        return {name: _as_in_go(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_in_go(inner) for inner in value]
+    return float(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value
 
 
 def _patch_of(form: str, patch: Any, kind: kinds.Kind) -> Callable[[Json], Any]:

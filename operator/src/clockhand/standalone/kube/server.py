@@ -127,6 +127,8 @@ async def _statuses(request: web.Request, handler: Handler) -> web.StreamRespons
         return answers.failed(
             status.Failure(413, "RequestEntityTooLarge", f"a body may have {BODY_BYTES} bytes at most")
         )
+    except RecursionError:
+        return answers.failed(status.bad_request("the body is nested too deep"))
     except (ConnectionError, asyncio.CancelledError):
         raise
     except Exception:
