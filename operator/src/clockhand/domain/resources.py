@@ -89,9 +89,9 @@ class JobStatus(Resource, frozen=True, kw_only=True):
 
     standing: Standing
     message: str | None = None
-    next_run_at: datetime | None = None
-    last_scheduled_at: datetime | None = None
-    last_success_at: datetime | None = None
+    next_run_at: Instant | None = None
+    last_scheduled_at: Instant | None = None
+    last_success_at: Instant | None = None
     consecutive_failures: int | None = None
     active: int | None = None
     """None in lists."""
@@ -106,7 +106,7 @@ class Job(spec.JobSpec, frozen=True, kw_only=True, rename="camel"):
     """`rest/<tenant>` or `k8s/<namespace>`."""
     origin: Origin
     generation: int
-    created_at: datetime
+    created_at: Instant
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     status: JobStatus
 
@@ -148,7 +148,7 @@ class Slot(Resource, frozen=True, kw_only=True):
     Where `runs` is false it is none: the times that the note names are left out by the clock, and nothing runs for them.
     """
 
-    at: datetime
+    at: Instant
     local: str
     """On a clock in the job's time zone, with its offset."""
     note: str | None = None
@@ -212,22 +212,22 @@ class Run(Resource, frozen=True, kw_only=True):
     owner: str
     kind: str
     state: str
-    scheduled_at: datetime
-    created_at: datetime
+    scheduled_at: Instant
+    created_at: Instant
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     reason: str | None = None
     message: str | None = None
     attempt: int = 0
     failures: int = 0
     disruptions: int = 0
-    claimed_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    claimed_at: Instant | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
     lateness_seconds: float | None = None
     worker: str | None = None
     pod: str | None = None
     node: str | None = None
-    first_skipped_at: datetime | None = None
+    first_skipped_at: Instant | None = None
     count: int | None = None
     result: Any = msgspec.UNSET
     """What the handler returned; in a single GET only."""
@@ -247,9 +247,9 @@ class Attempt(Resource, frozen=True, kw_only=True):
     attempt: int
     outcome: str
     reason: str
-    claimed_at: datetime
-    started_at: datetime | None = None
-    ended_at: datetime
+    claimed_at: Instant
+    started_at: Instant | None = None
+    ended_at: Instant
     exit_code: int | None = None
     message: str | None = None
     pod: str | None = None
@@ -269,7 +269,7 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
     """Who asked for what."""
 
     id: int
-    at: datetime
+    at: Instant
     actor: str
     action: str
     job: uuid.UUID | None = None

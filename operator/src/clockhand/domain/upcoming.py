@@ -37,10 +37,9 @@ def after(job: spec.JobSpec, origin: times.Origin, *, start: datetime, count: in
 
 def _next(due: times.Times, *, start: datetime, count: int) -> Sequence[datetime]:
     found: list[datetime] = []
-    slot: datetime | None = start
     while len(found) < count:
         try:
-            slot = due.next_after(slot)
+            slot = due.next_after(found[-1] if found else start)
         except errors.InvalidInput:
             break  # the calendar ends
         if slot is None:

@@ -11,7 +11,7 @@ from clockhand.api import problems
 
 BIG_BODIES = 8
 """Bodies beyond the usual size that are held in memory at a time."""
-_CONNECTION_SHARE = 32
+CONNECTION_SHARE = 32
 """Requests for each connection to the database: with some milliseconds each none of them waits for a second."""
 
 
@@ -19,7 +19,7 @@ class Room:
     """Places for requests. One owner takes half of them at most, so that there is always one for somebody else."""
 
     def __init__(self, connections: int) -> None:
-        self._most = connections * _CONNECTION_SHARE
+        self._most = connections * CONNECTION_SHARE
         self._taken: collections.Counter[str] = collections.Counter()
         self._total = 0
         self._big = 0
