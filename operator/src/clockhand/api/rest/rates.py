@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from clockhand.api import problems
 
-_MOST_KEPT = 4_096
+MOST_KEPT = 4_096
 
 
 class Rates:
@@ -35,5 +35,5 @@ class Rates:
 
     def _make_room(self, now: float) -> None:
         """A bucket that nobody took from for a second is full, as is one that is not kept."""
-        if len(self._buckets) >= _MOST_KEPT:
+        if len(self._buckets) >= MOST_KEPT:
             self._buckets = {owner: kept for owner, kept in self._buckets.items() if now - kept[1] < 1.0}
