@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from clockhand.engine import answers
 from clockhand.store import changes, database, duties, installation, partitions, pruning, shards
 
 log = structlog.get_logger(__name__)
@@ -60,6 +61,7 @@ class Prune:
             log.info("partitions_made", names=list(made))
         await self._drop_partitions(before)
         await self._sweep("old_keys", now - _KEYS_KEPT)
+        await self._sweep("old_answers", now - answers.KEPT_FOR)
         for statement in ("old_audit", "old_backfills", "deleted_jobs", "old_specs"):
             await self._sweep(statement, before)
         self._partitions_at = now

@@ -19,6 +19,10 @@ WHERE relkind = 'r' AND NOT relispartition AND relnamespace = current_schema()::
 DELETE FROM idempotency_keys
 WHERE (scope, key) IN (SELECT scope, key FROM idempotency_keys WHERE stored_at < %(before)s LIMIT %(limit)s);
 
+-- name: old_answers
+DELETE FROM kept_answers
+WHERE (owner, key) IN (SELECT owner, key FROM kept_answers WHERE stored_at < %(before)s LIMIT %(limit)s);
+
 -- name: old_audit
 DELETE FROM audit
 WHERE audit_id IN (SELECT audit_id FROM audit WHERE at < %(before)s ORDER BY audit_id LIMIT %(limit)s);
