@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Protocol, Self, TypeVar
 
 import aiohttp
@@ -32,6 +32,15 @@ _LINE_BYTES = 1_048_576
 
 Query = Mapping[str, str | int | Sequence[str] | None]
 """Parameters; None is left out, those of a sequence come one by one."""
+_NOT_NOW = (408, 429, 502, 503, 504)
+_KINDS: Mapping[int, Callable[[str], errors.ClockhandError]] = {
+    401: errors.Refused,
+    403: errors.Refused,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    412: errors.Changed,
+    500: errors.Uncertain,
+}
 T = TypeVar("T")
 S = TypeVar("S", covariant=True)
 
@@ -68,6 +77,13 @@ class Page(Protocol[S]):
     def next(self) -> str | None: ...
 
 
+@dataclass(slots=True)
+class _Sent:
+    """How often a call went out, with what the session repeats by itself."""
+
+    times: int = 0
+
+
 class HasId(Protocol):
     """A job or a run that was read."""
 
@@ -87,7 +103,11 @@ class Calls:
         """Whether any call was answered."""
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_LINE_BYTES)
+        traced = aiohttp.TraceConfig()
+        traced.on_request_headers_sent.append(_count)
+        self._session = aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_LINE_BYTES, trace_configs=[traced]
+        )
         return self
 
     async def __aexit__(
@@ -123,22 +143,23 @@ class Calls:
 
     async def ask(self, call: Call) -> Answer:
         """Sends until it is answered; raises what the answer says where that is no success."""
-        return await self._persist(lambda again: self._send(call, again=again))
+        sent = _Sent()
+        return await self._persist(lambda: self._send(call, sent))
 
     @contextlib.asynccontextmanager
     async def listen(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on, until it breaks off."""
-        response = await self._persist(lambda _: self._open(call))
+        response = await self._persist(lambda: self._open(call))
         try:
             yield _lines(response)
         finally:
             response.close()
 
-    async def _persist(self, send: Callable[[bool], Awaitable[T]]) -> T:
+    async def _persist(self, send: Callable[[], Awaitable[T]]) -> T:
         ends, failed = time.monotonic() + self._patience, 0
         while True:
             try:
-                return await send(failed > 0)
+                return await send()
             except errors.Unavailable as error:
                 failed += 1
                 wait = calling.pause(failed, error)
@@ -146,33 +167,33 @@ class Calls:
                     raise
             await asyncio.sleep(wait)
 
-    async def _send(self, call: Call, *, again: bool) -> Answer:
+    async def _send(self, call: Call, sent: _Sent) -> Answer:
         within = aiohttp.ClientTimeout(total=_SECONDS, connect=_CONNECT_SECONDS)
         try:
-            async with await self._request(call, within) as response:
+            async with await self._request(call, within, sent) as response:
                 body = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._lost(error) from error
         if 200 <= response.status < 300:
             return Answer(body, response.headers)
         # what was sent before may have been done, and its answer lost
-        if again and call.method == "DELETE" and response.status == http.HTTPStatus.NOT_FOUND:
+        if sent.times > 1 and call.method == "DELETE" and response.status == http.HTTPStatus.NOT_FOUND:
             return Answer(b"", response.headers)
-        if again and response.status == http.HTTPStatus.PRECONDITION_FAILED:
+        if sent.times > 1 and response.status == http.HTTPStatus.PRECONDITION_FAILED:
             raise errors.Uncertain("the change may have been made, or somebody else's: read the job again")
         raise error_of(response.status, body, response.headers)
 
     async def _open(self, call: Call) -> aiohttp.ClientResponse:
         within = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
         try:
-            response = await self._request(call, within)
+            response = await self._request(call, within, _Sent())
             if response.status != http.HTTPStatus.OK:
                 raise error_of(response.status, await response.read(), response.headers)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._lost(error) from error
         return response
 
-    async def _request(self, call: Call, within: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _request(self, call: Call, within: aiohttp.ClientTimeout, sent: _Sent) -> aiohttp.ClientResponse:
         response = await self._session.request(
             call.method,
             self._base + call.path,
@@ -181,12 +202,17 @@ class Calls:
             headers={**self._credential.header(), **call.headers},
             timeout=within,
             allow_redirects=False,
+            trace_request_ctx=sent,
         )
         self.reached = True
         return response
 
     def _lost(self, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(f"cannot reach {self._base}: {str(error) or type(error).__name__}")
+
+
+async def _count(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+    context.trace_request_ctx.times += 1
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -239,17 +265,10 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> errors.Clo
         return errors.Unavailable(f"what answers is not the API of Clockhand: it says {status} without a reason")
     problem = calling.problem_of(body)
     said = problem.detail or problem.title
-    match status:
-        case 401 | 403:
-            return errors.Refused(said)
-        case 404:
-            return errors.NotFound(said)
-        case 409:
-            return errors.Conflict(said)
-        case 412:
-            return errors.Changed(said)
-        case 408 | 429 | 500 | 502 | 503 | 504:
-            return errors.Unavailable(said, retry_after=calling.retry_after(headers))
+    if status in _NOT_NOW:
+        return errors.Unavailable(said, retry_after=calling.retry_after(headers))
+    if status in _KINDS:
+        return _KINDS[status](said)
     if len(problem.errors) == 1:
         mistake = problem.errors[0]
         return errors.InvalidInput(mistake.parameter or mistake.pointer, mistake.detail)

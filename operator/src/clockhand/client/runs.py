@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -113,7 +113,7 @@ class Runs:
                 return
             asked = msgspec.structs.replace(asked, cursor=done.next)
 
-    async def follow(self, run: RunId, *, seconds: float | None = None) -> AsyncIterator[resources.Run]:
+    async def follow(self, run: RunId, *, seconds: float | None = None) -> AsyncGenerator[resources.Run, None]:
         """The run each time that it is seen to have changed, until it is over; raises Unavailable after so many seconds."""
         ends, looks, last = None if seconds is None else time.monotonic() + seconds, 0, None
         while True:
@@ -135,7 +135,7 @@ class Runs:
 
     async def watch(
         self, *, job: jobs.JobId | None = None, state: Sequence[str] = (), cursor: str | None = None
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncGenerator[Change, None]:
         """Runs as they change, from now on or from a `cursor`, for ever: a stream that breaks off is taken up again."""
         failed = 0
         while True:
