@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support import jobs, statements
+from tests.support import jobs, rested, statements
+from tests.support.rested import ACME, NIGHTLY, OTHER, TEAM, TEMPLATE, rows
 
 from clockhand import errors
 from clockhand.domain import limits as limits_domain
@@ -21,11 +22,6 @@ from clockhand.engine import answers, fire, limits, loops, pauses, prune
 from clockhand.engine.jobs import asking, creating, service
 from clockhand.store import database, partitions, pools
 
-ACME = asking.Asker("rest/acme", "ci (token)")
-OTHER = asking.Asker("rest/other", "somebody")
-TEAM = asking.Asker("k8s/team-a", "jane@example.com", templates=True)
-NIGHTLY = {"schedule": "0 2 * * *", "handler": "email.send"}
-TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "any"}]}}
 NOTHING = limits.LimitsFile(None)
 
 
@@ -41,39 +37,19 @@ async def core(db: database.Database) -> AsyncIterator[service.Jobs]:
     made.close()
 
 
-def read(text: str) -> resources.Job:
-    """What was shown, as its type has it."""
-    return msgspec.json.decode(text, type=resources.Job)
-
-
-async def make(core: service.Jobs, asker: asking.Asker = ACME, **fields: Any) -> resources.Job:
-    return read((await core.create(asker, {**NIGHTLY, **fields})).body)
-
-
-async def get(core: service.Jobs, job: resources.Job, owner: str = "rest/acme") -> resources.Job:
-    shown = await core.get(owner, job.id)
-    return read(msgspec.json.encode(shown.document).decode())
-
-
-async def rows(db: database.Database, text: str, *parameters: object) -> list[Any]:
-    async with db.transaction() as connection:
-        cursor = await connection.execute(text.encode(), parameters)
-        return await cursor.fetchall() if cursor.description else []
-
-
 def key(text: str = "k1", body: bytes = b"{}") -> answers.Key:
     return answers.Key.of(text, method="POST", path="/v1/jobs", body=body)
 
 
 async def test_a_job_is_made_with_its_place_and_fires(db: database.Database, core: service.Jobs) -> None:
     answer = await core.create(ACME, {**NIGHTLY, "name": "nightly", "labels": {"team": "a"}, "payload": {"to": "you"}})
-    job = read(answer.body)
+    job = rested.read(answer.body)
     assert (answer.status, answer.location, answer.version) == (201, f"/v1/jobs/{job.id}", 1)
     assert (job.name, job.owner, job.origin, job.generation) == ("nightly", "rest/acme", resources.Origin.REST, 1)
     assert (job.schedule, job.payload, job.labels) == ("0 2 * * *", {"to": "you"}, {"team": "a"})
     assert job.status.standing is resources.Standing.ACTIVE
     assert job.status.next_run_at is not None
-    assert await get(core, job) == job
+    assert await rested.get(core, job) == job
     [row] = await rows(db, "SELECT declared, pool, created_at, last_slot_at FROM jobs")
     assert row == (False, "rest/acme/default", job.created_at, job.created_at)
     due = "last_slot_at + interval '1 ms'"
@@ -86,11 +62,11 @@ async def test_a_job_is_made_with_its_place_and_fires(db: database.Database, cor
 
 
 async def test_an_instant_that_is_over_is_due_at_once(db: database.Database, core: service.Jobs) -> None:
-    job = read((await core.create(ACME, {"run_at": "2026-01-01T00:00:00Z", "handler": "x"})).body)
+    job = rested.read((await core.create(ACME, {"run_at": "2026-01-01T00:00:00Z", "handler": "x"})).body)
     assert job.name == f"job-{job.id}"
     assert job.ttl_seconds_after_finished == resources.TTL_SECONDS
     assert await fire.Fire(db).run_once(range(256, 512)) == 1
-    assert (await get(core, job)).status.standing is resources.Standing.FINISHED
+    assert (await rested.get(core, job)).status.standing is resources.Standing.FINISHED
     [row] = await rows(db, "SELECT ttl_seconds, next_run_at FROM jobs")
     assert row == (resources.TTL_SECONDS, None)
 
@@ -109,9 +85,9 @@ async def test_a_name_is_one_jobs_at_a_time(db: database.Database, core: service
     assert len(refused) + batch["refused"] == 22
     assert {str(one) for one in refused} == {"a job named 'nightly' exists already"}
     [row] = await rows(db, "SELECT job_id FROM jobs")
-    await make(core, OTHER, name="nightly")
+    await rested.make(core, OTHER, name="nightly")
     await core.delete(ACME, row.job_id)
-    assert (await make(core, name="nightly")).id != row.job_id
+    assert (await rested.make(core, name="nightly")).id != row.job_id
 
 
 async def test_a_key_that_many_come_with_has_one_effect(db: database.Database, core: service.Jobs) -> None:
@@ -128,7 +104,7 @@ async def test_a_key_that_many_come_with_has_one_effect(db: database.Database, c
 
 async def test_a_key_brings_the_same_answer_for_a_day(db: database.Database, core: service.Jobs) -> None:
     first = await core.create(ACME, NIGHTLY, key=key())
-    await core.delete(ACME, read(first.body).id)
+    await core.delete(ACME, rested.read(first.body).id)
     again = await core.create(ACME, NIGHTLY, key=key())
     assert (again.status, again.location, again.body) == (first.status, first.location, first.body)
     with pytest.raises(errors.InvalidInput, match="was used for another request"):
@@ -159,7 +135,7 @@ async def test_what_died_before_it_was_stored_leaves_its_key_free(db: database.D
 async def test_of_a_thousand_the_bad_ones_are_nothing_to_the_good_ones(
     db: database.Database, core: service.Jobs
 ) -> None:
-    await make(core, name="taken")
+    await rested.make(core, name="taken")
     bad: dict[int, tuple[object, int, str | None]] = {
         3: ({"schedule": "61 * * * *", "handler": "x"}, 422, "/schedule"),
         7: ("no object", 422, None),
@@ -195,7 +171,7 @@ async def test_what_a_batch_takes_does_not_grow_with_it(core: service.Jobs, monk
         counts.append(len(sent))
     assert counts[0] == counts[1] <= 10, sent
     sent.clear()
-    await asyncio.gather(*(make(core) for _ in range(200)))
+    await asyncio.gather(*(rested.make(core) for _ in range(200)))
     assert len(sent) <= 3 * 10, "those that come together are stored together"
 
 
@@ -225,7 +201,7 @@ async def test_a_template_is_for_who_may_create_pods(core: service.Jobs) -> None
     wanted = {"schedule": "0 2 * * *", "template": TEMPLATE}
     with pytest.raises(errors.Refused):
         await core.create(ACME, wanted)
-    job = read((await core.create(TEAM, wanted)).body)
+    job = rested.read((await core.create(TEAM, wanted)).body)
     assert job.template == TEMPLATE
     colleague = asking.Asker("k8s/team-a", "joe@example.com")
     edited = await core.patch(colleague, job.id, {"priority": 1})
@@ -242,9 +218,11 @@ async def test_a_template_is_for_who_may_create_pods(core: service.Jobs) -> None
 
 async def test_jobs_are_listed_by_name_a_page_at_a_time(core: service.Jobs) -> None:
     for number in range(7):
-        await make(core, name=f"job-{number}", labels={"parity": str(number % 2)}, payload={"large": "x" * 1_000})
-    await make(core, name="other-1", handler="other", pool="slow")
-    await make(core, OTHER, name="job-9")
+        await rested.make(
+            core, name=f"job-{number}", labels={"parity": str(number % 2)}, payload={"large": "x" * 1_000}
+        )
+    await rested.make(core, name="other-1", handler="other", pool="slow")
+    await rested.make(core, OTHER, name="job-9")
     found: list[Any] = []
     after = None
     while True:
@@ -288,16 +266,16 @@ async def test_jobs_are_listed_by_name_a_page_at_a_time(core: service.Jobs) -> N
 async def test_a_job_says_whether_it_fires(
     db: database.Database, core: service.Jobs, change: str, standing: str, message: str | None
 ) -> None:
-    job = await make(core)
+    job = await rested.make(core)
     await rows(db, f"UPDATE jobs SET {change}")
-    shown = (await get(core, job)).status
+    shown = (await rested.get(core, job)).status
     assert (shown.standing, shown.message, shown.next_run_at) == (standing, message, None)
     page = await core.page("rest/acme", asking.Filter(standing=resources.Standing(standing)), after=None, size=5)
     assert len(page.items) == 1
 
 
 async def test_what_is_known_of_runs_is_shown(db: database.Database, core: service.Jobs) -> None:
-    job = await make(core)
+    job = await rested.make(core)
     [row] = await rows(db, "SELECT * FROM jobs")
     made = jobs.Job(job.id, row.owner, row.name, row.shard, row.spec_id, row.pool)
     at = job.created_at - timedelta(minutes=5)
@@ -306,7 +284,7 @@ async def test_what_is_known_of_runs_is_shown(db: database.Database, core: servi
         await jobs.make_run(connection, made, S.DEAD, at=at + timedelta(minutes=1))
         await jobs.make_run(connection, made, S.RUNNING, at=at + timedelta(minutes=2))
         await connection.execute("UPDATE job_status SET consecutive_failures = 1")
-    status = (await get(core, job)).status
+    status = (await rested.get(core, job)).status
     assert (status.active, status.consecutive_failures) == (1, 1)
     assert (status.last_scheduled_at, status.last_success_at) == (at + timedelta(minutes=2), at + timedelta(seconds=3))
     [listed] = (await core.page("rest/acme", asking.Filter(), after=None, size=5)).items
@@ -314,20 +292,20 @@ async def test_what_is_known_of_runs_is_shown(db: database.Database, core: servi
 
 
 async def test_a_job_says_whether_workers_will_find_its_runs(db: database.Database, core: service.Jobs) -> None:
-    own, foreign = await make(core), await make(core, pool="other/jobs")
-    cluster = read((await core.create(TEAM, NIGHTLY)).body)
+    own, foreign = await rested.make(core), await rested.make(core, pool="other/jobs")
+    cluster = rested.read((await core.create(TEAM, NIGHTLY)).body)
     assert own.status.message == "no worker of the pool default has come yet: runs wait until one does"
     assert "the pool jobs of other does not take runs of others" in str(foreign.status.message)
     assert "there is no WorkerPool default of namespace team-a" in str(cluster.status.message)
     async with db.transaction() as connection:
         await pools.add(connection, pool="rest/acme/default", owner="rest/acme", name="default")
         await pools.add(connection, pool="k8s/team-a/default", owner="k8s/team-a", name="default")
-    assert (await get(core, own)).status.message is None
-    assert (await get(core, cluster, "k8s/team-a")).status.message is None
+    assert (await rested.get(core, own)).status.message is None
+    assert (await rested.get(core, cluster, "k8s/team-a")).status.message is None
 
 
 async def test_nobody_sees_or_changes_a_job_of_others(core: service.Jobs) -> None:
-    job = await make(core)
+    job = await rested.make(core)
     calls: Sequence[Any] = (
         core.get("rest/other", job.id),
         core.replace(OTHER, job.id, NIGHTLY),
@@ -343,17 +321,17 @@ async def test_nobody_sees_or_changes_a_job_of_others(core: service.Jobs) -> Non
     assert (await core.page("rest/other", asking.Filter(), after=None, size=5)).items == []
     assert (await core.audit_page("rest/other", size=5)).items == []
     assert (await core.audit_page("rest/other", job_id=job.id, size=5)).items == []
-    assert await get(core, job) == job
+    assert await rested.get(core, job) == job
 
 
 async def test_the_audit_says_who_did_what_newest_first(core: service.Jobs) -> None:
-    job = await make(core, name="nightly")
+    job = await rested.make(core, name="nightly")
     await core.pause(ACME, job.id)
     await core.resume(asking.Asker("rest/acme", "jane"), job.id)
     await core.patch(ACME, job.id, {"labels": {"a": "b"}})
     await core.patch(ACME, job.id, {"labels": {"a": "b"}})
     await core.delete(ACME, job.id)
-    await make(core, name="another")
+    await rested.make(core, name="another")
     found = [one for one in (await core.audit_page("rest/acme", job_id=job.id, size=10)).items]
     assert [one.action for one in found] == ["delete", "edit", "resume", "pause", "create"], (
         "what changes nothing is no edit"
@@ -368,14 +346,14 @@ async def test_the_audit_says_who_did_what_newest_first(core: service.Jobs) -> N
 
 
 async def test_a_pause_after_failures_says_why(db: database.Database, core: service.Jobs) -> None:
-    job = await make(core, pauseAfterFailures=2)
+    job = await rested.make(core, pauseAfterFailures=2)
     await rows(db, "UPDATE job_status SET consecutive_failures = 2")
     assert await pauses.pause(db, [job.id]) == 1
-    shown = await get(core, job)
+    shown = await rested.get(core, job)
     assert shown.status.standing is resources.Standing.PAUSED
     assert "2 runs in a row ended Dead" in str(shown.status.message)
     assert "spec." not in str(shown.status.message)
-    resumed = read((await core.resume(ACME, job.id)).body)
+    resumed = rested.read((await core.resume(ACME, job.id)).body)
     assert (resumed.status.standing, resumed.status.consecutive_failures) == (resources.Standing.ACTIVE, 0)
     assert resumed.status.next_run_at == job.status.next_run_at
     [row] = await rows(db, "SELECT dirty_at FROM job_status")
