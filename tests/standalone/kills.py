@@ -13,7 +13,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,12 +23,20 @@ import aiohttp
 import click
 from tests.support import dev, light
 
+from clockhand.standalone import home as homes
+
 RECURRING = 5
 _STEP = timedelta(seconds=10)
-_LONGEST_LIFE = 6.0
+_LONGEST_LIFE = 5.0
+_DATA = ".local/share/clockhand"
+_SLOW = "pause: [sleep, '4']\n"
+"""A command whose runs are under way when the blow comes."""
 _MAKERS = 2
 _SETTLED_SECONDS = 240.0
 _OVER = frozenset({"Succeeded", "Dead", "Unknown", "Cancelled", "Skipped"})
+
+
+_WORK: Sequence[dict[str, Any]] = (*[{"handler": "echo"}] * 9, {"handler": "exec", "payload": {"command": "pause"}})
 
 
 @dataclass
@@ -46,14 +54,17 @@ class Checked:
 async def run(folder: Path, *, times: int) -> Checked:
     """Kills it so many times under load, starts it once more, and checks everything."""
     port = light.free_ports(1)[0]
+    homes.write(folder / _DATA / "commands.yaml", _SLOW)
     checked = Checked()
     accepted: list[str] = []
     async with dev.started(folder, port=port) as one:
         await one.until_ready()
         recurring = [await _recurring(one, number) for number in range(RECURRING)]
-    for _ in range(times):
+    for number in range(times):
         async with dev.started(folder, port=port) as one, _load(one, accepted):
-            await asyncio.sleep(random.uniform(0.2, _LONGEST_LIFE))
+            if number % 2:  # else it is hit while it starts, most often
+                await one.until_ready()
+            await asyncio.sleep(random.uniform(0.0, _LONGEST_LIFE))
             one.kill_all()
             await one.ended()
             checked.kills += 1
@@ -100,13 +111,14 @@ async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
         document = {
             "name": f"once-{uuid.uuid4().hex[:12]}",
             "at": at.isoformat(timespec="milliseconds"),
-            "handler": "echo",
+            "retry": {"maxAttempts": 100},
+            **random.choice(_WORK),
         }
         with contextlib.suppress(aiohttp.ClientError, OSError):
             made = await one.call("POST", "/v1/jobs", document)
             if made.status == 201:
                 accepted.append(str(made.json["id"]))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
 
 
 async def _runs(one: dev.Dev, job: str) -> list[dict[str, Any]]:
