@@ -19,7 +19,7 @@ from clockhand.store import database, firing, queries
 
 UNCONSTRAINED = """
 ALTER TABLE live_runs DROP CONSTRAINT live_runs_pkey, DROP CONSTRAINT live_runs_job_id_scheduled_at_kind_key_key;
-ALTER TABLE run_history DROP CONSTRAINT run_history_pkey, DROP CONSTRAINT run_history_job_id_scheduled_at_kind_key_key;
+ALTER TABLE run_history DROP CONSTRAINT run_history_pkey;
 """
 """Takes the unique keys of runs away from a database."""
 UNORDERED = """

@@ -523,9 +523,6 @@ ALTER TABLE ONLY public.run_changes
     ADD CONSTRAINT run_changes_pkey PRIMARY KEY (change_id);
 
 ALTER TABLE ONLY public.run_history
-    ADD CONSTRAINT run_history_job_id_scheduled_at_kind_key_key UNIQUE (job_id, scheduled_at, kind, key);
-
-ALTER TABLE ONLY public.run_history
     ADD CONSTRAINT run_history_pkey PRIMARY KEY (run_id, scheduled_at);
 
 ALTER TABLE ONLY public.schema_migrations
@@ -608,6 +605,8 @@ CREATE INDEX live_runs_stopping ON public.live_runs USING btree (shard) WHERE (s
 CREATE UNIQUE INDEX run_changes_numbered ON public.run_changes USING btree (first_number) WHERE (first_number IS NOT NULL);
 
 CREATE INDEX run_changes_unnumbered ON public.run_changes USING btree (change_id) WHERE (first_number IS NULL);
+
+CREATE INDEX run_history_by_job ON ONLY public.run_history USING btree (job_id, scheduled_at);
 
 CREATE INDEX run_history_by_name ON ONLY public.run_history USING btree (owner, name) WHERE (kind <> 'Slot'::public.run_kind);
 

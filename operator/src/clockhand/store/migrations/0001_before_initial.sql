@@ -271,9 +271,10 @@ CREATE TABLE run_history (
     worker          text COLLATE "C",
     token           bigint,                      -- of a worker's last attempt: a report that comes twice is known by it
     result          jsonb,                       -- what the handler returned
-    PRIMARY KEY (run_id, scheduled_at),
-    UNIQUE (job_id, scheduled_at, kind, key)
+    PRIMARY KEY (run_id, scheduled_at)
 ) PARTITION BY RANGE (scheduled_at);
+-- That a job has one run of an instant, a kind and a key is seen to while it is live; here its id, made of them, will do.
+CREATE INDEX run_history_by_job ON run_history (job_id, scheduled_at);
 -- A run id begins with its scheduled instant, so it orders lists by time and is their keyset cursor.
 CREATE INDEX run_history_by_owner ON run_history (owner, run_id);
 CREATE INDEX run_history_unwell ON run_history (state, run_id) WHERE state <> 'Succeeded';

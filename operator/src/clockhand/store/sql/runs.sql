@@ -80,6 +80,8 @@ FOR UPDATE OF r;
 -- Ends runs whose attempt is open: the row moves to history. One that history already has is reported, not fatal.
 -- What was not stored of a pod before it was over is taken from what the pod says; its clock only ever shows, never decides.
 -- A worker's success ends here at once, without a look at the run: its counters stay as they are.
+-- A run with a token is open: where its state was asked for as well, an index of open runs would be read as a whole, with
+-- all that vacuum has left in it.
 -- Nobody knows beforehand how many `gone` are: joined with the other parts they would be gone through row by row for each
 -- row, looked up with IN they are hashed.
 WITH gone AS (
@@ -90,7 +92,7 @@ WITH gone AS (
                  %(workers)s::text[], %(reported)s::boolean[], %(results)s::text[])
           AS n (run_id, token, state, reason, message, failures, disruptions, pod_uid, node, created_at, started_at, pool,
                 worker, reported, result)
-    WHERE r.run_id = n.run_id AND r.token = n.token AND r.state IN ('Claimed', 'Running', 'Stopping')
+    WHERE r.run_id = n.run_id AND r.token = n.token
       AND r.pool IS NOT DISTINCT FROM n.pool AND r.worker IS NOT DISTINCT FROM n.worker
     RETURNING r.*, n.state AS new_state, n.reason AS new_reason, n.message AS new_message, n.reported, n.result,
               coalesce(n.failures, r.failures) AS new_failures, coalesce(n.disruptions, r.disruptions) AS new_disruptions,
