@@ -20,7 +20,8 @@ def answer(body: Any, *, code: int = 200, warnings: Sequence[str] = ()) -> web.R
     """A JSON answer."""
     response = web.Response(status=code, body=msgspec.json.encode(body), content_type=JSON)
     for text in warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        shown = "".join(one if one.isprintable() else "?" for one in text)
+        quoted = shown.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{quoted}"')
     return response
 

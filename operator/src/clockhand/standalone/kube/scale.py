@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from clockhand.standalone.kube import kinds
 
 Json = dict[str, Any]
@@ -25,9 +27,23 @@ def shown(kind: kinds.Kind, body: Json) -> Json:
     }
 
 
-def set_on(body: Json, wanted: Json) -> Json:
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    replicas: int = 0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """As much of a Scale as is taken from a client."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+def set_on(body: Json, wanted: Wanted) -> Json:
     """The object with the replicas of a Scale, and with its version where it names one."""
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
-    version = (wanted.get("metadata") or {}).get("resourceVersion")
+    version = wanted.metadata.resource_version
     meta = {**body["metadata"], **({"resourceVersion": version} if version else {})}
-    return {**body, "metadata": meta, "spec": {**body["spec"], "replicas": replicas}}
+    return {**body, "metadata": meta, "spec": {**body["spec"], "replicas": wanted.spec.replicas}}

@@ -13,7 +13,7 @@ from aiohttp import web
 from clockhand import errors
 from clockhand.api.runs import negotiate, status
 from clockhand.kube import access
-from clockhand.standalone.kube import accounts, answers, calls, discovery, openapi, refusals, reviews
+from clockhand.standalone.kube import accounts, answers, asked, calls, discovery, openapi, refusals, reviews
 from clockhand.standalone.kube import targets as paths
 
 BODY_BYTES = 3 << 20
@@ -95,7 +95,7 @@ class Server:
             raise status.no_such_path(request.path)
         if request.method != "POST":
             raise status.method_not_allowed(f"{request.method} is not supported on {plural}")
-        body = await calls.body_of(request, reviews.SCHEMAS[plural])
+        body = await asked.body_of(request, reviews.SCHEMAS[plural])
         if plural.startswith(("token", "subject")) and not accounts.decide(user.groups).allowed:
             raise status.forbidden(user.username, f"create {plural}", "")
         return answers.answer(reviews.answer(plural, body, self._accounts, user), code=201)
