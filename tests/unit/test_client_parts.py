@@ -131,7 +131,6 @@ async def test_events_are_read_as_browsers_do() -> None:
         (401, errors.Refused),
         (403, errors.Refused),
         (404, errors.NotFound),
-        (409, errors.Conflict),
         (412, errors.Changed),
         (429, errors.Unavailable),
         (500, errors.Uncertain),
@@ -143,7 +142,13 @@ def test_an_answer_says_what_to_do_next(status: int, kind: type[errors.Clockhand
     error = calls.error_of(status, b'{"detail": "because"}', headers)
     assert type(error) is kind
     assert str(error) == "because"
-    assert getattr(error, "retry_after", 7) == 7
+    assert not isinstance(error, errors.Unavailable) or error.retry_after == 7
+
+
+def test_a_conflict_that_soon_passes_is_no_conflict() -> None:
+    head = {"Content-Type": "application/problem+json"}
+    assert isinstance(calls.error_of(409, b"{}", head), errors.Conflict)
+    assert isinstance(calls.error_of(409, b"{}", {**head, "Retry-After": "1"}), errors.Unavailable)
 
 
 def test_a_mistake_has_its_place() -> None:

@@ -35,7 +35,11 @@ class NotFound(ClockhandError):
 
 
 class Conflict(ClockhandError):
-    """The thing is in another state than the caller assumed."""
+    """The thing is in another state than the caller assumed. `retry_after` is in seconds, where it soon passes."""
+
+    def __init__(self, sentence: str, retry_after: float | None = None) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
 
 
 class Changed(Conflict):

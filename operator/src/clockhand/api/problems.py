@@ -114,7 +114,8 @@ def of_error(error: errors.ClockhandError) -> Problem:
         case errors.Changed():
             return Problem(412, str(error))
         case errors.Conflict() | errors.Stale():
-            return Problem(409, str(error))
+            passes = error.retry_after if isinstance(error, errors.Conflict) else None
+            return Problem(409, str(error), retry_after=passes)
         case errors.Refused():
             return Problem(403, str(error))
         case errors.Unavailable():

@@ -265,8 +265,9 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> errors.Clo
         return errors.Unavailable(f"what answers is not the API of Clockhand: it says {status} without a reason")
     problem = calling.problem_of(body)
     said = problem.detail or problem.title
-    if status in _NOT_NOW:
-        return errors.Unavailable(said, retry_after=calling.retry_after(headers))
+    asked = calling.retry_after(headers)
+    if status in _NOT_NOW or (status == http.HTTPStatus.CONFLICT and asked is not None):
+        return errors.Unavailable(said, retry_after=asked)
     if status in _KINDS:
         return _KINDS[status](said)
     if len(problem.errors) == 1:

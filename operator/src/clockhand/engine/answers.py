@@ -17,6 +17,7 @@ from clockhand.store import answers as rows
 from clockhand.store import database
 
 KEPT_FOR = timedelta(seconds=resources.KEY_SECONDS)
+_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ async def recall(
     found: list[Answer | errors.ClockhandError | None] = []
     for place, (_, key) in enumerate(keys):
         if not locked[place] or named[place] in seen:
-            found.append(errors.Conflict("a request with this Idempotency-Key is being served: send it again later"))
+            sentence = "a request with this Idempotency-Key is being served: send it again later"
+            found.append(errors.Conflict(sentence, retry_after=_AGAIN_SECONDS))
         else:
             found.append(_known(kept.get(place), key))
         seen.add(named[place])

@@ -6,7 +6,9 @@ import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from clockhand import errors
 from clockhand.api import problems
@@ -26,6 +28,8 @@ State = Literal[
     "Unknown",
     "Skipped",
 ]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+NAME = routes.Parameter("name", Name | None, "The run or the backfill of this name, whatever else is asked for.")
 JOB = routes.Parameter("job", str | None, "Of this job alone: its id, or its name.")
 STATE = routes.Parameter("state", tuple[State, ...], "In one of these states alone. May be repeated.", default=())
 SINCE = routes.Parameter("since", resources.Instant | None, "From this instant on.")

@@ -43,7 +43,7 @@ class Runs:
                 right=right("list"),
                 handle=self.list_all,
                 gives={200: resources.RunPage},
-                query=(asked.JOB, *_FILTERS),
+                query=(asked.NAME, asked.JOB, *_FILTERS),
             ),
             routes.Route(
                 method="GET",
@@ -70,8 +70,12 @@ class Runs:
         )
 
     async def list_all(self, call: routes.Call) -> routes.Answer:
-        """A page, of all jobs or of one."""
-        return await self._page(call, call.query["job"])
+        """A page, of all jobs or of one; or the run of a name."""
+        if (name := call.query["name"]) is None:
+            return await self._page(call, call.query["job"])
+        async with self._db.transaction() as connection:
+            named = await listing.by_name(connection, owner=call.owner, name=name)
+        return routes.Answer(200, resources.RunPage(items=() if named is None else (shown.run(named),)))
 
     async def list_of_job(self, call: routes.Call) -> routes.Answer:
         """A page of the job in the path, also of one that is deleted, for as long as its row is kept."""
