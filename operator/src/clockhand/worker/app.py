@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from clockhand import errors, health
+from clockhand import collector, errors, health
 from clockhand.domain import protocol
 from clockhand.worker import claims, client, commands, config, heart, kafka, reports, runner, tail, webhook, worker
 from clockhand.worker.attempts import Attempts, Rhythm
@@ -117,6 +117,7 @@ async def serve(settings: config.Settings, code: worker.Worker | None = None) ->
     logging.root.setLevel(logging.INFO)  # before the code is loaded, which may say otherwise
     if code is None:
         code = worker.Worker() if settings.handlers is None else worker.load(settings.handlers)
+    collector.rarely()
     if not worker.fits(settings.pool, code.pool):
         raise errors.InvalidInput("CLOCKHAND_POOL", f"is {settings.pool}, and the code is for the pool {code.pool}")
     stop, hurry = asyncio.Event(), asyncio.Event()
