@@ -435,6 +435,25 @@ async def test_many_are_tried_again_a_page_at_a_time(db: database.Database, worl
     assert mistake(await editor.post("/v1/runs:retry", {"since": "9999-12-31T23:59:59Z"})) == (422, "/since")
 
 
+async def test_who_asked_for_what(world: World, editor: Caller) -> None:
+    for name, what in (("blue-Queued", "cancel"), ("blue-Dead", "retry"), ("red-Dead", "retry")):
+        assert (await editor.post(f"/v1/runs/{world.ids[name]}:{what}", b"")).status == 200
+    entries = await listed(editor, "/v1/audit")
+    assert [(entry["action"], entry["run"]) for entry in entries] == [
+        ("retry", str(world.ids["red-Dead"])),
+        ("retry", str(world.ids["blue-Dead"])),
+        ("cancel", str(world.ids["blue-Queued"])),
+    ]
+    assert all(entry["actor"].startswith("a test (") for entry in entries)
+    assert await listed(editor, "/v1/audit", limit=1) == entries
+    assert await listed(editor, "/v1/audit", job=world.blue.job_id) == entries[1:]
+    assert await listed(editor, "/v1/audit", job=world.blue.job_id, limit=1) == entries[1:]
+    assert await listed(editor, "/v1/audit", job=world.foreign.job_id) == []
+    first, last = entries[-1]["at"], entries[0]["at"]
+    assert await listed(editor, "/v1/audit", since=first, until=last) == entries
+    assert await listed(editor, "/v1/audit", until=first) == entries[2:]
+
+
 async def test_a_viewer_changes_nothing(world: World, api: Served) -> None:
     viewer = await caller(api, role=tokens.Role.VIEWER)
     assert (await get(viewer, "/v1/runs")).status == 200
