@@ -152,6 +152,18 @@ async def test_a_tenants_pool_comes_with_its_first_claim(db: database.Database) 
         assert await jobs.one(connection, "SELECT owner || ' ' || name FROM pools") == "rest/acme work"
 
 
+async def test_a_tenants_pool_is_rescued_by_the_leases_of_the_file(db: database.Database) -> None:
+    async def rhythm() -> object:
+        async with db.transaction() as connection:
+            return await jobs.one(connection, "SELECT lease_seconds || ' ' || heartbeat_seconds FROM pools")
+
+    for lease in (40, 20):
+        set_up = {"rest/acme/work": domain.PoolLimits(lease_seconds=lease, heartbeat_seconds=9)}
+        async with looking(service.Pools(db, replica="one", lease=10, limits=administered(pools=set_up))) as pools:
+            await pools.claim("rest/acme/work", claim())
+            assert await rhythm() == f"{lease} 9"
+
+
 async def test_a_pool_takes_its_own_and_allowed_owners_runs(db: database.Database) -> None:
     async with db.transaction() as connection:
         await make_pool(connection, allowed_owners=[B])

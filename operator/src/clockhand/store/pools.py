@@ -65,6 +65,16 @@ def settings_of(row: Mapping[str, Any]) -> Settings:
     return Settings(**{**found, "allowed_owners": tuple(found["allowed_owners"])})
 
 
+async def set_up(connection: database.Connection, wanted: Settings) -> None:
+    """How long leases of the pool last, and how often its workers are heard, from now on."""
+    parameters = {
+        "pool": wanted.pool,
+        "lease_seconds": wanted.lease_seconds,
+        "heartbeat_seconds": wanted.heartbeat_seconds,
+    }
+    await database.execute(connection, "pools.set_up", parameters)
+
+
 async def add(connection: database.Connection, *, pool: str, owner: str, name: str) -> None:
     """Makes the pool of a tenant, unless it is there."""
     await database.execute(connection, "pools.add", {"pool": pool, "owner": owner, "name": name})

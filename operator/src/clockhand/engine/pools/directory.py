@@ -52,7 +52,11 @@ class Directory:
     def refresh(self, rows: Iterable[Mapping[str, Any]], *, read_at: float) -> None:
         """Takes in what a look at the rows of used pools has shown; `read_at` is when it began."""
         for row in rows:
-            self._keep(pools.settings_of(row), read_at)
+            settings = pools.settings_of(row)
+            if self._is_set_up(settings):
+                self._keep(settings, read_at)
+            else:
+                self._known.pop(settings.pool, None)
 
     def _fresh(self, pool: str) -> pools.Settings | None:
         at, settings = self._known.get(pool, (float("-inf"), None))
@@ -67,17 +71,28 @@ class Directory:
             if found is None and kind == "rest":
                 await pools.add(connection, pool=pool, owner=f"{kind}/{owner}", name=name)
                 found = pools.Settings(pool, f"{kind}/{owner}")
+            if found is not None and not self._is_set_up(found):
+                # whoever rescues runs goes by the row
+                await pools.set_up(connection, self._administered(found))
         if found is None:
             raise no_such(pool)
         return self._keep(found, began)
 
     def _keep(self, settings: pools.Settings, read_at: float) -> pools.Settings:
-        if settings.owner.startswith("rest/"):
-            settings = self._administered(settings)
+        settings = self._administered(settings)
         self._known[settings.pool] = read_at, settings
         return settings
 
+    def _is_set_up(self, settings: pools.Settings) -> bool:
+        """Whether the leases of the row are those that hold."""
+        wanted = self._administered(settings)
+        rhythm = (settings.lease_seconds, settings.heartbeat_seconds)
+        return rhythm == (wanted.lease_seconds, wanted.heartbeat_seconds)
+
     def _administered(self, settings: pools.Settings) -> pools.Settings:
+        """As they are by the administrator's file, where that says how a pool is set up: that of a tenant."""
+        if not settings.owner.startswith("rest/"):
+            return settings
         wanted = self._file.current.pool_settings(settings.pool)
         return dataclasses.replace(
             settings,

@@ -9,6 +9,9 @@ WHERE pool = ANY(%(pools)s::text[]);
 -- A tenant's pool exists once a worker of it asks.
 INSERT INTO pools (pool, owner, name) VALUES (%(pool)s, %(owner)s, %(name)s) ON CONFLICT DO NOTHING;
 
+-- name: set_up
+UPDATE pools SET lease_seconds = %(lease_seconds)s, heartbeat_seconds = %(heartbeat_seconds)s WHERE pool = %(pool)s;
+
 -- name: waiting
 -- Owners with Queued runs in a pool, for each handler from a start on and round again: one probe an owner, however many
 -- runs each of them has there.
