@@ -289,6 +289,38 @@ async def test_a_process_that_does_not_listen_is_killed_with_all_that_it_started
     await _no_process(child)
 
 
+async def test_a_deletion_by_force_leaves_no_process_and_no_folder(node: Node) -> None:
+    pod = await node.runs(await node.create("trap '' TERM; echo $$$$; while :; do sleep 0.05; done"))
+    process = int(await _written(node, pod, "\n"))
+    uid = pod["metadata"]["uid"]
+
+    await node.store.delete(stores.Key("pods", "team-a", pod["metadata"]["name"]), uid=uid)
+
+    await _no_process(process)
+    await eventually(lambda: not (node.home / "node/pods" / uid).exists())
+
+
+async def test_what_somebody_made_of_a_pod_does_not_end_the_node(node: Node) -> None:
+    nonsense = {"phase": "Running", "startTime": "yesterday", "conditions": ["x"]}
+    key = stores.Key("pods", "team-a", "strange")
+    body = {"metadata": ground.metadata(key, now="2026-03-01T12:00:00Z"), "spec": {"containers": [{"name": "main"}]}}
+    await node.store.create(key, {**body, "spec": {**body["spec"], "restartPolicy": "Never"}, "status": nonsense})
+    deployment = stores.Key(deployments.RESOURCE, "team-a", "strange")
+    metadata = ground.metadata(deployment, now="2026-03-01T12:00:00Z")
+    await node.store.create(deployment, {"metadata": metadata, "spec": {"replicas": "many", "template": {}}})
+
+    assert (await node.over(await node.create("true")))["status"]["phase"] == "Succeeded"
+
+
+async def test_somebody_who_writes_without_end_holds_nobody_up(node: Node) -> None:
+    noisy = await node.create("yes")
+    await node.runs(noisy)
+
+    assert (await node.over(await node.create("true")))["status"]["phase"] == "Succeeded"
+    await node.delete(noisy, grace=5)
+    await node.gone(noisy)
+
+
 async def test_a_deadline_ends_a_pod_for_good(node: Node) -> None:
     pod = await node.over(await node.create("sleep 1000", spec={"activeDeadlineSeconds": 1}))
 

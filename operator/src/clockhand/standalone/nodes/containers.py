@@ -18,6 +18,8 @@ from clockhand.standalone.nodes import logs, rendering, statuses
 from clockhand.worker import processes
 
 _CHUNK = 65_536
+_BYTES_A_SECOND = 8 << 20
+"""More than that is written by nobody whom somebody reads, and the API server has to go on beside it."""
 _OWN = "clockhand"
 
 
@@ -78,6 +80,8 @@ class Process:
         while chunk := await self._output.reader.read(_CHUNK):
             with contextlib.suppress(OSError):  # a full disk costs the log, and must not hold up the process
                 self.log.write(chunk, self._clock())
+            if len(chunk) == _CHUNK:
+                await asyncio.sleep(_CHUNK / _BYTES_A_SECOND)
 
 
 async def succeeds(command: rendering.Command, arguments: Sequence[str], seconds: float) -> bool:

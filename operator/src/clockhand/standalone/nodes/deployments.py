@@ -52,8 +52,11 @@ class Deployments:
         """Brings the pods of every Deployment one step nearer to what it says."""
         pods = [pod for pod in self._store.listed("pods") if _controller(pod) is not None]
         for deployment in self._store.listed(RESOURCE):
-            uid = deployment["metadata"]["uid"]
-            await self._settle(deployment, [pod for pod in pods if _controller(pod) == uid])
+            metadata = deployment["metadata"]
+            try:
+                await self._settle(deployment, [pod for pod in pods if _controller(pod) == metadata["uid"]])
+            except (KeyError, TypeError, ValueError) as error:  # its spec is whatever somebody wrote
+                log.warning("deployment_not_understood", deployment=metadata["name"], error=repr(error))
 
     async def _listen(self, resource: str) -> None:
         while True:

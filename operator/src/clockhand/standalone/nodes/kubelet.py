@@ -139,7 +139,13 @@ class Kubelet:
             self._see(body)
 
     def _see(self, body: stores.Json) -> None:
-        """One pod as it is now."""
+        """One pod as it is now. What somebody made of its status must not end the node."""
+        try:
+            self._look_at(body)
+        except Exception:
+            log.exception("pod_not_understood", namespace=body["metadata"]["namespace"], pod=body["metadata"]["name"])
+
+    def _look_at(self, body: stores.Json) -> None:
         uid = body["metadata"]["uid"]
         try:
             pod = manifest.read(body)
