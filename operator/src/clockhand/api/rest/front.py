@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from clockhand import errors
 from clockhand.api import auth, bodies, problems
 from clockhand.api.rest import parameters, rates, rights, room, routes
 from clockhand.domain import resources
@@ -23,6 +24,8 @@ from clockhand.engine import answers
 SEND_SECONDS = 10.0
 """For a client to take a piece of an answer that goes on."""
 _OTHER = "other"
+_NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
+"""Pages load nothing, and run nothing."""
 _MAX_KEY = 255
 _encode = msgspec.json.Encoder().encode
 Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -70,7 +73,7 @@ class Front:
         if request.method not in allowed:
             return await _not_allowed(request, allowed=allowed)
         media_type, body = self._pages[request.path]
-        return web.Response(body=body, headers={"Content-Type": media_type})
+        return web.Response(body=body, headers={"Content-Type": media_type, "Content-Security-Policy": _NOTHING_ELSE})
 
     async def _answer(
         self, request: web.BaseRequest, *, route: routes.Route, path: Mapping[str, str]
@@ -87,7 +90,9 @@ class Front:
                 again = await self._gate.caller(authorization)
                 return await self._rights.admit(again, route, query["namespace"]) == asker
             except problems.Problem as problem:
-                return problem.status >= 500  # nobody could say: that ends no answer
+                return problem.status >= 500
+            except errors.ClockhandError:
+                return True  # nobody could say: that ends no answer
 
         with self._room.place(asker.owner):
             answer = await route.handle(
