@@ -52,7 +52,10 @@ class Runs:
         until: datetime | None = None,
         page_size: int = resources.PAGE,
     ) -> AsyncIterator[resources.Run]:
-        """Runs, newest first, and slots that did not run; each page is asked for when it is reached."""
+        """Runs, newest first, and slots that did not run; each page is asked for when it is reached.
+
+        `job` may be a name as well: then runs of jobs that had it before are listed too.
+        """
         query: calls.Query = {
             **_filters(job, state),
             "since": fields.text_of(since, "since"),
@@ -156,7 +159,7 @@ def path(run: RunId) -> str:
 
 
 def _filters(job: jobs.JobId | None, state: Sequence[str]) -> calls.Query:
-    return {"job": None if job is None else str(calls.id_of(job)), "state": state}
+    return {"job": job if job is None or isinstance(job, str) else str(calls.id_of(job)), "state": state}
 
 
 def _changed(event: events.Event) -> resources.Run | None:

@@ -40,7 +40,7 @@ async def edit(api: Clockhand, job: Job) -> Job:
                 raise remote.NotDone("nothing was changed")
             return await api.jobs.replace(job, wanted, etag=job.etag)
         except errors.InvalidInput as error:
-            said = [oneline.printable(f"It was not stored: {error}")]
+            said = [oneline.printable(f"It was not stored: {error}.")]
         except errors.ClockhandError as error:
             raise remote.NotDone(f"{error}; what you wrote is kept in {_kept(text)}") from None
 
@@ -48,7 +48,7 @@ async def edit(api: Clockhand, job: Job) -> Job:
 def _editable(job: Job) -> dict[str, Any]:
     from clockhand.domain import resources
 
-    return {name: value for name, value in shown.document(job).items() if name not in resources.SERVER_FIELDS}
+    return {name: value for name, value in shown.JOBS.document(job).items() if name not in resources.SERVER_FIELDS}
 
 
 def _edited(text: str, said: Sequence[str]) -> str:

@@ -120,11 +120,11 @@ async def list_jobs(
 
     if watch:
         await _watch(look, output)
-    oneline.write(shown.many(await look(), shown.JOBS, output))
+    oneline.write(shown.many(await look(), shown.LISTED, output))
 
 
 async def _watch(look: Callable[[], Awaitable[list[client.ListedJob]]], output: str) -> NoReturn:
-    lines, known = shown.Lines(shown.JOBS, output), list[client.ListedJob]()
+    lines, known = shown.Lines(shown.LISTED, output), list[client.ListedJob]()
     while True:
         now = await look()
         for job in now:

@@ -63,7 +63,7 @@ _job = click.option("--job", metavar="JOB", help="Only those of this job.", shel
 _states = click.option(
     "--state",
     "state",
-    type=click.Choice([*states.RunState, _SKIPPED]),
+    type=click.Choice([*map(str, states.RunState), _SKIPPED]),
     multiple=True,
     help="Only those in this state; several: in any of them.",
 )

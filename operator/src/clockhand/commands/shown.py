@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,9 +16,11 @@ from clockhand.domain import instants, spans
 if TYPE_CHECKING:
     import msgspec
 
-    from clockhand.domain.resources import Attempt, Job, Run, Slot
+    from clockhand.client import Attempt, ListedJob, Run, Slot
 
 NOTHING = "-"
+_ANYTHING = ("payload", "result")
+"""Fields where null and the empty list say something."""
 _POD = "(pod)"
 _STYLES = {
     "Succeeded": "green",
@@ -38,7 +40,7 @@ _STYLES = {
 T = TypeVar("T", bound="msgspec.Struct")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
     """How one kind of thing is shown. `cells` has those of the wide table, of which the other one has the first."""
 
@@ -48,6 +50,8 @@ class Form(Generic[T]):
     name: Callable[[T], str]
     marks: int
     """The column whose word says how the row is drawn."""
+    unknown: Sequence[str] = ()
+    """Fields of which nothing is known."""
 
     def columns(self, *, wide: bool) -> Sequence[str]:
         """The names of the columns."""
@@ -57,6 +61,14 @@ class Form(Generic[T]):
         """Its cells, as things are now."""
         return [oneline.printable(cell) for cell in self.cells(one, datetime.now(UTC))][: len(self.columns(wide=wide))]
 
+    def document(self, one: T) -> dict[str, Any]:
+        """What it is as JSON, without what is not there."""
+        import msgspec
+
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(one))
+        left_out = {name for name, value in found.items() if name not in _ANYTHING and value in (None, [])}
+        return {name: value for name, value in found.items() if name not in {*left_out, *self.unknown, "etag"}}
+
     def style(self, cells: Sequence[str]) -> str:
         """How a row is drawn."""
         return _STYLES.get(cells[self.marks], "")
@@ -65,14 +77,14 @@ class Form(Generic[T]):
 def one(thing: T, form: Form[T], output: str) -> str:
     """One thing as a text."""
     if output in ("json", "yaml"):
-        return plain(document(thing), output)
+        return plain(form.document(thing), output)
     return many([thing], form, output)
 
 
 def many(things: Sequence[T], form: Form[T], output: str) -> str:
     """Several things as a text."""
     if output in ("json", "yaml"):
-        return plain({"items": [document(thing) for thing in things]}, output)
+        return plain({"items": [form.document(thing) for thing in things]}, output)
     if output == "name":
         return "".join(f"{form.name(thing)}\n" for thing in things)
     wide = output == "wide"
@@ -91,9 +103,9 @@ class Lines(Generic[T]):
     def text(self, thing: T) -> str:
         """The line of a thing; before the first one the names of the columns."""
         if self._output == "json":
-            return json.dumps(document(thing), ensure_ascii=False) + "\n"
+            return json.dumps(self._form.document(thing), ensure_ascii=False) + "\n"
         if self._output == "yaml":
-            return manifests.write(document(thing), ())
+            return manifests.write(self._form.document(thing), ())
         if self._output == "name":
             return f"{self._form.name(thing)}\n"
         wide = self._output == "wide"
@@ -104,15 +116,6 @@ class Lines(Generic[T]):
         return head + (click.style(line, fg=self._form.style(cells) or None) if tables.draws() else line)
 
 
-def document(thing: msgspec.Struct) -> dict[str, Any]:
-    """What a thing is as JSON, without what is not there."""
-    import msgspec
-
-    plain: dict[str, Any] = msgspec.to_builtins(thing)
-    plain.pop("etag", None)
-    return {name: value for name, value in plain.items() if value is not None}
-
-
 def plain(value: Mapping[str, Any], output: str) -> str:
     """A value as JSON or YAML."""
     if output == "yaml":
@@ -120,12 +123,12 @@ def plain(value: Mapping[str, Any], output: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def when(job: Job) -> str:
+def when(job: ListedJob) -> str:
     """The field that says when a job is due."""
     return job.schedule or " | ".join(job.schedules) or (f"every {job.every}" if job.every else job.at or NOTHING)
 
 
-def _job_cells(job: Job, now: datetime) -> Sequence[str]:
+def _job_cells(job: ListedJob, now: datetime) -> Sequence[str]:
     status = job.status
     last = NOTHING if status.last_scheduled_at is None else f"{spans.human(now - status.last_scheduled_at)} ago"
     return [
@@ -196,13 +199,15 @@ def _instant(instant: datetime | None) -> str:
     return NOTHING if instant is None else instants.rfc3339_ms(instant)
 
 
-JOBS: Form[Job] = Form(
+JOBS: Form[ListedJob] = Form(
     head=("NAME", "WHEN", "TIME ZONE", "HANDLER", "STANDING", "LAST", "NEXT", "AGE"),
     wide=("ID", "POOL", "ORIGIN", "LABELS", "MESSAGE"),
     cells=_job_cells,
     name=lambda job: job.name,
     marks=4,
 )
+LISTED: Form[ListedJob] = dataclasses.replace(JOBS, unknown=("payload",))
+"""Jobs of a list, which has no payloads."""
 RUNS: Form[Run] = Form(
     head=("NAME", "JOB", "STATE", "ATTEMPT", "SCHEDULED", "LATENESS", "DURATION", "AGE"),
     wide=("ID", "WORKER", "REASON", "MESSAGE"),
