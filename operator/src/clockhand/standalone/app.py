@@ -23,6 +23,8 @@ PORT = 8480
 _RETENTION_DAYS = 30
 _STARTING = "the start"
 log = structlog.get_logger(__name__)
+_ENDS = ("worker", "operator", "cluster", "api", "postgres")
+"""Nothing new is launched while pods end, and those of them that are workers report to the API what they have finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ async def serve(asked: Asked, *, environment: Mapping[str, str], write: Callable
                     await _unless(stop, started.failure())
                     write("What runs may end; Ctrl-C once more does not wait for it.\n")
             finally:
-                await started.end(hurry)
+                await started.end(hurry, order=_ENDS)
 
 
 class _Dev:

@@ -45,7 +45,7 @@ class Part:
 
 
 class Tree:
-    """Parts in the order in which they started; they end in the other one."""
+    """The parts, each kept going until all are ended."""
 
     def __init__(self, console: consoles.Console, record: orphans.Record) -> None:
         self._console = console
@@ -68,9 +68,9 @@ class Tree:
         """Waits for a part that does not come up, and raises why."""
         raise await self._failed.get()
 
-    async def end(self, hurry: asyncio.Event) -> None:
-        """Ends the parts, each once those that need it are gone; all at once where `hurry` is set."""
-        for kept in reversed(self._kept):
+    async def end(self, hurry: asyncio.Event, *, order: Sequence[str]) -> None:
+        """Ends the parts in the order of their names, one after the other; without waiting where `hurry` is set."""
+        for kept in sorted(self._kept, key=lambda kept: order.index(kept.part.name)):
             await kept.end(hurry)
 
     def _note(self, task: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from clockhand.standalone.kube import causes, kinds
@@ -40,9 +40,14 @@ _MAX_NAME, _MAX_PART = 253, 63
 _MOST_ANNOTATED = 256 * 1024
 
 
-def now() -> str:
-    """This second, as objects say it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now(*, later: int = 0) -> str:
+    """This second, or that many after it, as objects say it."""
+    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def earlier(instant: str, seconds: int) -> str:
+    """An instant of an object, that much earlier."""
+    return (datetime.fromisoformat(instant) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def new(kind: kinds.Kind, metadata: Mapping[str, Any], namespace: str) -> Json:

@@ -97,6 +97,8 @@ class Objects:
 
     async def delete(self, kind: kinds.Kind, key: stores.Key, removal: Removal) -> Json:
         """Deletes an object at once, or marks it as leaving where something has to happen before; returns its last state."""
+        if kind is kinds.NAMESPACES and key.name in kinds.LASTING_NAMESPACES:
+            raise refusals.protected(kind, key.name)
         last: Json = {}
 
         def leaving(old: Json) -> Json | None:
@@ -199,10 +201,14 @@ def _leaving(kind: kinds.Kind, old: Json, removal: Removal) -> Json:
     meta = dict(old["metadata"])
     grace = _grace(kind, old, removal)
     before = meta.get("deletionGracePeriodSeconds")
-    if "deletionTimestamp" not in meta or (grace is not None and (before is None or grace < before)):
-        meta["deletionTimestamp"] = meta.get("deletionTimestamp") or metadata.now()
-        if grace is not None:
-            meta["deletionGracePeriodSeconds"] = grace
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = metadata.now(later=grace or 0)
+    elif grace is not None and before is not None and grace < before:
+        meta["deletionTimestamp"] = metadata.earlier(meta["deletionTimestamp"], before - grace)
+    else:
+        return old
+    if grace is not None:
+        meta["deletionGracePeriodSeconds"] = grace
     if kind is kinds.NAMESPACES:
         return {**old, "metadata": meta, "status": {**old.get("status", {}), "phase": "Terminating"}}
     return {**old, "metadata": meta}
