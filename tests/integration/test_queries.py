@@ -12,12 +12,18 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support import crowd, jobs, plans, postgres
+from tests.support import crowd, jobs, plans, postgres, rested
 
-from clockhand.domain import firing, ids, sharding, states
+from clockhand import errors
+from clockhand.api.rest import pages
+from clockhand.domain import firing, ids, resources, sharding, states
+from clockhand.domain import limits as limits_domain
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
+from clockhand.engine.jobs import asking, creating
+from clockhand.store import answers as answer_rows
 from clockhand.store import (
+    audits,
     backfills,
     changes,
     database,
@@ -39,6 +45,7 @@ from clockhand.store import (
     workerpools,
 )
 from clockhand.store import firing as fire_rows
+from clockhand.store import jobs as job_rows
 
 BATCH = 200
 AHEAD = timedelta(minutes=1)
@@ -63,12 +70,10 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("duties", "lease"): "interval",
     ("listing", "before"): "uuid",
     ("runs", "after"): "uuid",
-    ("mirroring", "after"): "uuid",
     ("installation", "after"): "uuid",
     ("rezoning", "after"): "uuid",
     ("redrives", "after"): "uuid",
     ("redrives", "job_name"): "text",
-    ("workerpools", "after"): "uuid",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
     ("firing", "newest"): "int",
@@ -362,7 +367,32 @@ def _page(**fields: Any) -> Callable[[Scene], Awaitable[None]]:
     return page
 
 
+async def _merged(scene: Scene) -> None:
+    """A page over REST, as most ask for it."""
+    span = listing.Span(scene.now - timedelta(days=21), scene.soon, scene.soon)
+    whole = frozenset({*map(str, states.RunState), listing.SKIPPED})
+    found = await pages.page(
+        scene.connection,
+        listing.Filter(owner="k8s/team-7", states=whole),
+        span,
+        jobs=(),
+        before=listing.TOP,
+        limit=BATCH,
+    )
+    assert len(found.runs) == BATCH
+
+
+async def _of_a_state(scene: Scene) -> None:
+    """A long page of what ended otherwise than well, by the index that says whose it is."""
+    span = listing.Span(scene.now - timedelta(days=21), scene.soon, scene.soon)
+    sift = listing.Filter(owner="k8s/team-1", states=frozenset({"Dead", "Cancelled"}))
+    found = await listing.history(scene.connection, sift, span, jobs=(), before=listing.TOP, take=resources.MAX_PAGE)
+    assert len(found.runs) == resources.MAX_PAGE
+
+
 async def _named(scene: Scene) -> None:
+    [run_id] = await scene.some("run_id", "run_history", "owner = 'k8s/team-8'", 1)
+    await listing.by_id(scene.connection, owner="k8s/team-8", run_id=run_id)
     await listing.by_name(scene.connection, owner="k8s/team-50", name="job-50-50")
     [name] = await scene.some("name", "run_history", "kind = 'Slot' AND owner = 'k8s/team-8'", 1)
     await listing.by_name(scene.connection, owner="k8s/team-8", name=name)
@@ -442,10 +472,68 @@ async def _workerpools(scene: Scene) -> None:
     assert loaded[pool].running > BATCH
     assert await workerpools.found(scene.connection, [pool])
     last, _ = await workerpools.jobs_page(
-        scene.connection, after=uuid.UUID(int=0), pools=[pool], size=workerpools.COUNT_LIMIT
+        scene.connection, after=mirroring.Place("k8s/team-7"), pools=[pool], size=workerpools.COUNT_LIMIT
     )
     assert last is not None
     await workerpools.remove(scene.connection, [pool], now=scene.now)
+
+
+async def _compared(scene: Scene) -> None:
+    """A page of the jobs of the cluster, from the middle of them on, while a tenant has many."""
+    await scene.raw.execute("INSERT INTO owners (owner) VALUES ('rest/large')")
+    await scene.raw.execute(
+        "UPDATE jobs SET owner = 'rest/large', declared = false WHERE job_id = ANY(%s)",
+        (await scene.some("job_id", "jobs", "owner > 'k8s/team-50'", 20 * BATCH),),
+    )
+    after = mirroring.Place("k8s/team-60", "job-5", uuid.UUID(int=1))
+    for owners in (None, ["k8s/team-60", "k8s/team-61"]):
+        assert len(await mirroring.page(scene.connection, after=after, owners=owners, size=BATCH)) == BATCH
+    assert len(await mirroring.firing_page(scene.connection, after=after, size=BATCH)) == BATCH
+
+
+async def _rest_jobs(scene: Scene) -> None:
+    """A batch of jobs made over REST by an owner that has many, with a quota."""
+    owner = "k8s/team-7"
+    asker = asking.Asker(owner, "somebody")
+    caps = limits_domain.parse("owners: {k8s/team-7: {maxJobs: 200}, rest/acme: {maxJobs: 1000}}")
+    for one in (asker, asking.Asker("rest/acme", "somebody")):
+        wanted = [creating.read(one, {**rested.NIGHTLY, "name": f"made-{number}"}) for number in range(BATCH)]
+        outcomes = await creating.add(scene.connection, caps, wanted, now=scene.now)
+        assert {type(outcome) for outcome in outcomes} == {errors.Refused if one is asker else creating.Made}
+    keys = [("rest/acme", f"key-{number}") for number in range(BATCH)]
+    assert all(await answer_rows.lock(scene.connection, keys))
+    kept = [answer_rows.Kept(*key, b"digest", 201, "/v1/jobs/1", "{}") for key in keys]
+    await answer_rows.keep(scene.connection, kept, now=scene.now)
+    assert len(await answer_rows.kept(scene.connection, keys, since=scene.now - AHEAD)) == BATCH
+    [made, *_] = await scene.some("job_id", "audit", "owner = 'rest/acme'")
+    for job_id in (None, made):
+        found = await audits.page(
+            scene.connection, "rest/acme", job_id=job_id, oldest=scene.now, before=(scene.soon, 0), size=BATCH
+        )
+        assert len(found) == (1 if job_id else BATCH)
+
+
+async def _rest_lists(scene: Scene) -> None:
+    """Pages of an owner that has many jobs, and all that is shown of one."""
+    owner = "k8s/team-7"
+    after = job_rows.Place("job-5", uuid.UUID(int=1))
+    found = await job_rows.page(scene.connection, owner, job_rows.Wanted(), after=after, size=BATCH, scan=BATCH)
+    assert len(found.jobs) == BATCH
+    job = found.jobs[0]
+    await job_rows.newest_slots(scene.connection, [one.job_id for one in found.jobs])
+    await job_rows.activity(scene.connection, job.job_id)
+    assert await job_rows.one(scene.connection, owner=owner, job_id=job.job_id)
+    assert await job_rows.lock(scene.connection, owner=owner, job_id=job.job_id)
+    await job_rows.forget_conditions(scene.connection, job.job_id)
+
+
+async def _rest_lists_filtered(scene: Scene) -> None:
+    """What few have is looked for among so many and no more."""
+    wanted = job_rows.Wanted(prefix="job-", handler="none", pool="none", standing="Paused", labels={"a": "b"})
+    found = await job_rows.page(
+        scene.connection, "k8s/team-7", wanted, after=job_rows.Place(), size=BATCH, scan=20 * BATCH
+    )
+    assert (found.jobs, found.next is not None) == ([], True)
 
 
 async def _kafka(scene: Scene) -> None:
@@ -539,11 +627,17 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "kafka": (_kafka, BATCH),
     "backlog": (_backlog, BATCH),
     "workerpools": (_workerpools, workerpools.COUNT_LIMIT),
+    "compared": (_compared, BATCH),
+    "jobs over REST": (_rest_jobs, BATCH),
+    "lists of jobs over REST": (_rest_lists, BATCH),
+    "a filtered list of jobs over REST": (_rest_lists_filtered, 20 * BATCH),
     "list all": (_page(), BATCH),
     "list an owner": (_page(owner="k8s/team-7"), BATCH),
     "list a job": (_page(owner="k8s/team-7", job="job-107"), listing.SCAN_ROWS),
     "list the dead": (_page(found=frozenset({"Dead"})), listing.SCAN_ROWS),
     "list a label": (_page(owner="k8s/team-7", equal={"tier": "gold"}), listing.SCAN_ROWS),
+    "a page of all that became of slots": (_merged, BATCH),
+    "list the dead of an owner": (_of_a_state, resources.MAX_PAGE),
     "one by name": (_named, BATCH),
 }
 

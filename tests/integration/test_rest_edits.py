@@ -275,9 +275,9 @@ async def test_who_compares_rows_with_objects_leaves_other_jobs_alone(
     await cluster.mirror.store(held, [seen])
     async with db.transaction() as connection:
         for owners in (None, ["k8s/team-a"]):
-            listed = await mirroring.page(connection, after=mirroring.NO_JOB, owners=owners, size=10)
+            listed = await mirroring.page(connection, after=mirroring.Place(), owners=owners, size=10)
             assert [one.job_id for one in listed] == [seen.uid]
-        _, named = await workerpools.jobs_page(connection, after=mirroring.NO_JOB, pools=None, size=10)
+        _, named = await workerpools.jobs_page(connection, after=mirroring.Place(), pools=None, size=10)
         assert [one.job_id for one in named] == [seen.uid]
     assert await cluster.mirror.stop_all(held) == 1
     assert (await rested.get(core, own, "k8s/team-a")).status.standing is resources.Standing.ACTIVE

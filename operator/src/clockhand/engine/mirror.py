@@ -86,7 +86,7 @@ class Mirror:
     async def stop_all(self, held: duties.Held) -> int:
         """No object is served any more: nothing fires until they are seen again. Returns how many jobs stopped."""
         stopped = 0
-        after = mirroring.NO_JOB
+        after = mirroring.Place()
         while True:
             async with self.turn, self._db.transaction() as connection:
                 await duties.hold(connection, held)
@@ -94,11 +94,12 @@ class Mirror:
                 page = await mirroring.firing_page(connection, after=after, size=BATCH)
                 if not page:
                     return stopped
-                await mirroring.lock(connection, page)
-                await fire.settle_due(connection, page, now=now)
-                await mirroring.park_jobs(connection, page, sentence=RESOURCE_GONE)
+                firing = [job.job_id for job in page]
+                await mirroring.lock(connection, firing)
+                await fire.settle_due(connection, firing, now=now)
+                await mirroring.park_jobs(connection, firing, sentence=RESOURCE_GONE)
             stopped += len(page)
-            after = page[-1]
+            after = page[-1].place
 
     async def _halving(self, held: duties.Held, seen: Seen) -> None:
         try:

@@ -60,7 +60,7 @@ async def tell(db: database.Database, held: duties.Held, *, pools: Collection[st
 
     `turn` is the mirror's: no job is stored by what its pool was before.
     """
-    told, after = 0, mirroring.NO_JOB
+    told, after = 0, mirroring.Place()
     while True:
         async with turn, db.transaction() as connection:
             await duties.hold(connection, held)

@@ -130,7 +130,7 @@ class Resync:
     async def _missing(self, listing: _Listing) -> tuple[list[mirroring.Listed], int]:
         """Rows without an object, and how many rows there are."""
         missing: list[mirroring.Listed] = []
-        known, after = 0, mirroring.NO_JOB
+        known, after = 0, mirroring.Place()
         owners = [f"k8s/{namespace}" for namespace in self._namespaces] or None
         while True:
             async with self._db.transaction() as connection:
@@ -139,7 +139,7 @@ class Resync:
             missing += [row for row in page if listing.misses(row)]
             if len(page) < _PAGE:
                 return missing, known
-            after = page[-1].job_id
+            after = page[-1].place
 
     async def _delete(self, held: duties.Held, missing: Sequence[mirroring.Listed], listing: _Listing) -> None:
         for start in range(0, len(missing), mirror.BATCH):

@@ -15,7 +15,7 @@ from clockhand.store import database, mirroring
 NO_JOB = mirroring.NO_JOB
 COUNT_LIMIT = 10_000
 """More live runs of one job than this are not counted."""
-_NEWEST = 100
+_RECENT = 100
 _AFTER_ALL_NAMES = "\x7f"
 
 
@@ -103,7 +103,7 @@ async def page(
     parameters = {
         "owner": owner,
         "name": max(after.name, wanted.prefix),
-        "before": wanted.prefix + _AFTER_ALL_NAMES,
+        "beyond": wanted.prefix + _AFTER_ALL_NAMES,
         "job_id": after.job_id,
         "handler": wanted.handler,
         "pool": wanted.pool,
@@ -130,7 +130,7 @@ async def newest_slots(connection: database.Connection, job_ids: Collection[UUID
 
 async def activity(connection: database.Connection, job_id: UUID) -> tuple[int, datetime | None]:
     """How many runs are not over, up to COUNT_LIMIT, and when one of the newest ended well."""
-    parameters = {"job_id": job_id, "limit": COUNT_LIMIT, "newest": _NEWEST}
+    parameters = {"job_id": job_id, "limit": COUNT_LIMIT, "recent": _RECENT}
     row = await database.fetch_one(connection, "jobs.activity", parameters)
     assert row is not None
     return row.active, row.success_at

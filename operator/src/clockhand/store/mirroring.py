@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -100,6 +100,15 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page of jobs of the cluster ends, by name."""
+
+    owner: str = "k8s/"
+    name: str = ""
+    job_id: UUID = NO_JOB
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """A stored job, to be compared with a listing."""
 
@@ -107,6 +116,10 @@ class Listed:
     owner: str
     name: str
     resource_version: int
+
+    @property
+    def place(self) -> Place:
+        return Place(self.owner, self.name, self.job_id)
 
 
 async def known(connection: database.Connection, job_ids: Collection[UUID]) -> Mapping[UUID, Known]:
@@ -268,18 +281,18 @@ async def park_jobs(connection: database.Connection, job_ids: Collection[UUID], 
 
 
 async def page(
-    connection: database.Connection, *, after: UUID, owners: Sequence[str] | None, size: int
+    connection: database.Connection, *, after: Place, owners: Sequence[str] | None, size: int
 ) -> Sequence[Listed]:
-    """Jobs by id after `after`, of all namespaces or of some owners."""
-    parameters = {"after": after, "owners": None if owners is None else list(owners), "size": size}
+    """Jobs of the cluster after `after`, of all namespaces or of some owners."""
+    parameters = {**asdict(after), "owners": None if owners is None else list(owners), "size": size}
     rows = await database.fetch(connection, "mirroring.page", parameters)
-    return [Listed(row.job_id, row.owner, row.name, row.resource_version) for row in rows]
+    return [Listed(*row) for row in rows]
 
 
-async def firing_page(connection: database.Connection, *, after: UUID, size: int) -> Sequence[UUID]:
-    """Jobs of the cluster that are not parked, by id after `after`."""
-    rows = await database.fetch(connection, "mirroring.firing_page", {"after": after, "size": size})
-    return [row.job_id for row in rows]
+async def firing_page(connection: database.Connection, *, after: Place, size: int) -> Sequence[Listed]:
+    """Jobs of the cluster after `after` that are not parked."""
+    rows = await database.fetch(connection, "mirroring.firing_page", {**asdict(after), "size": size})
+    return [Listed(*row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

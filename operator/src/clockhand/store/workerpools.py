@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from clockhand.store import database
+from clockhand.store import database, mirroring
 
 COUNT_LIMIT = 5_000
 
@@ -111,14 +111,15 @@ async def remove(connection: database.Connection, pools: Collection[str], *, now
 
 
 async def jobs_page(
-    connection: database.Connection, *, after: UUID, pools: Collection[str] | None, size: int
-) -> tuple[UUID | None, Sequence[Job]]:
+    connection: database.Connection, *, after: mirroring.Place, pools: Collection[str] | None, size: int
+) -> tuple[mirroring.Place | None, Sequence[Job]]:
     """The jobs of `pools` (None: of any) among the next `size` jobs, and where those end; None: there are no more."""
-    parameters = {"after": after, "pools": None if pools is None else sorted(pools), "size": size}
+    parameters = {**asdict(after), "pools": None if pools is None else sorted(pools), "size": size}
     rows = await database.fetch(connection, "workerpools.jobs_page", parameters)
     if not rows:
         return None, ()
-    return rows[0].last, [_job(row) for row in rows if row.job_id is not None]
+    last = mirroring.Place(rows[0].last_owner, rows[0].last_name, rows[0].last_id)
+    return last, [_job(row) for row in rows if row.job_id is not None]
 
 
 def _job(row: Any) -> Job:

@@ -21,7 +21,7 @@ WITH scanned AS MATERIALIZED (
     SELECT j.job_id, j.owner, j.name, j.declared, j.generation, j.resource_version, j.labels, j.created_at, j.next_run_at,
            j.suspended, j.paused_at IS NOT NULL AS paused, j.parked, j.pool, j.handler, j.spec_id
     FROM jobs j
-    WHERE j.owner = %(owner)s AND j.deleted_at IS NULL AND j.name >= %(name)s AND j.name < %(before)s
+    WHERE j.owner = %(owner)s AND j.deleted_at IS NULL AND j.name >= %(name)s AND j.name < %(beyond)s
       AND (j.name, j.job_id) > (%(name)s, %(job_id)s)
     ORDER BY j.name, j.job_id
     LIMIT %(scan)s),
@@ -62,7 +62,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM live_runs WHERE job_id = %(job_id)s LI
        (SELECT max(finished_at) FILTER (WHERE state = 'Succeeded')
         FROM (SELECT finished_at, state FROM run_history
               WHERE job_id = %(job_id)s
-              ORDER BY scheduled_at DESC LIMIT %(newest)s) AS each) AS success_at;
+              ORDER BY scheduled_at DESC LIMIT %(recent)s) AS each) AS success_at;
 
 -- name: taken
 -- Names that jobs have. After the owner's row was locked: nobody else makes a job of that owner meanwhile.

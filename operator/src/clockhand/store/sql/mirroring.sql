@@ -112,20 +112,22 @@ SET parked = %(sentence)s, next_slot_at = NULL, next_run_at = NULL
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND deleted_at IS NULL;
 
 -- name: page
--- Jobs of the watched namespaces by id, after the last page's end; NULL owners means all namespaces.
+-- Jobs of the watched namespaces by name, after the last page's end; NULL owners means all namespaces. Those of tenants lie
+-- apart, however many they are.
 SELECT job_id, owner, name, resource_version
 FROM jobs
-WHERE job_id > %(after)s AND deleted_at IS NULL AND declared
+WHERE (owner, name, job_id) > (%(owner)s, %(name)s, %(job_id)s) AND owner < 'k8s0' AND deleted_at IS NULL AND declared
   AND (%(owners)s::text[] IS NULL OR owner = ANY(%(owners)s::text[]))
-ORDER BY job_id
+ORDER BY owner, name, job_id
 LIMIT %(size)s;
 
 -- name: firing_page
 -- Those of a page that still fire or wait: what stops when the resource itself is gone.
-SELECT job_id
+SELECT job_id, owner, name, resource_version
 FROM jobs
-WHERE job_id > %(after)s AND deleted_at IS NULL AND parked IS NULL AND declared
-ORDER BY job_id
+WHERE (owner, name, job_id) > (%(owner)s, %(name)s, %(job_id)s) AND owner < 'k8s0' AND deleted_at IS NULL
+  AND parked IS NULL AND declared
+ORDER BY owner, name, job_id
 LIMIT %(size)s;
 
 -- name: unchecked

@@ -48,14 +48,15 @@ UPDATE pools SET deleted_at = %(now)s
 WHERE pool = ANY(%(pools)s::text[]) AND deleted_at IS NULL;
 
 -- name: jobs_page
--- Of the page of all jobs after an id, those with workers, and where the page ends; NULL pools means any.
+-- Of the page of all jobs of the cluster after a place, those with workers, and where the page ends; NULL pools means any.
 WITH page AS MATERIALIZED (
-    SELECT job_id, owner, pool, handler, generation
+    SELECT job_id, owner, name, pool, handler, generation
     FROM jobs
-    WHERE job_id > %(after)s AND deleted_at IS NULL AND declared
-    ORDER BY job_id
+    WHERE (owner, name, job_id) > (%(owner)s, %(name)s, %(job_id)s) AND owner < 'k8s0' AND deleted_at IS NULL
+      AND declared
+    ORDER BY owner, name, job_id
     LIMIT %(size)s)
-SELECT ends.job_id AS last, j.job_id, j.owner, j.pool, j.handler, j.generation, s.conditions
-FROM (SELECT job_id FROM page ORDER BY job_id DESC LIMIT 1) AS ends
+SELECT ends.owner AS last_owner, ends.name AS last_name, ends.job_id AS last_id, j.job_id, j.owner, j.pool, j.handler, j.generation, s.conditions
+FROM (SELECT owner, name, job_id FROM page ORDER BY owner DESC, name DESC, job_id DESC LIMIT 1) AS ends
 LEFT JOIN (page AS j JOIN job_status s USING (job_id))
        ON j.pool IS NOT NULL AND (%(pools)s::text[] IS NULL OR j.pool = ANY(%(pools)s::text[]));
