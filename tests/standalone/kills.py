@@ -22,6 +22,7 @@ from typing import Any
 import aiohttp
 import click
 from tests.support import dev, light
+from tests.support.kubectl import Kubectl
 
 from clockhand.standalone import home as homes
 
@@ -37,6 +38,19 @@ _OVER = frozenset({"Succeeded", "Dead", "Unknown", "Cancelled", "Skipped"})
 
 
 _WORK: Sequence[dict[str, Any]] = (*[{"handler": "echo"}] * 9, {"handler": "exec", "payload": {"command": "pause"}})
+
+
+_PODS = """
+apiVersion: clockhand.dev/v1alpha1
+kind: ScheduledJob
+metadata: {name: pods}
+spec:
+  every: 10s
+  catchUp: {policy: All, limit: 1000}
+  retry: {maxAttempts: 100, maxDisruptions: 100, backoff: {initialSeconds: 1}}
+  template: {spec: {containers: [{name: pause, image: busybox, command: [sleep, "2"]}]}}
+"""
+_SUSPEND = '{"spec": {"suspend": true}}'
 
 
 @dataclass
@@ -60,6 +74,8 @@ async def run(folder: Path, *, times: int) -> Checked:
     async with dev.started(folder, port=port) as one:
         await one.until_ready()
         recurring = [await _recurring(one, number) for number in range(RECURRING)]
+        kubectl = Kubectl(folder / _DATA / "kubeconfig")
+        await asyncio.to_thread(kubectl.run, "apply", "-f", "-", stdin=_PODS)
     for number in range(times):
         async with dev.started(folder, port=port) as one, _load(one, accepted):
             if number % 2:  # else it is hit while it starts, most often
@@ -72,13 +88,19 @@ async def run(folder: Path, *, times: int) -> Checked:
         await one.until_ready()
         for job in recurring:
             assert (await one.call("POST", f"/v1/jobs/{job}:pause")).status == 200
+        await asyncio.to_thread(kubectl.run, "patch", "sjob", "pods", "--type=merge", "-p", _SUSPEND)
         paused = datetime.now(UTC)
+        one_of_pods = (await one.call("GET", "/v1/jobs?namespace=default", token_file=one.person)).json["items"][0][
+            "id"
+        ]
         checked.jobs = len(accepted)
         async with asyncio.timeout(_SETTLED_SECONDS):
             for job in accepted:
                 checked.wrong += _of_one_shot(job, await _runs(one, job), checked)
             for job in recurring:
                 checked.wrong += _of_recurring(job, await _runs(one, job), checked, paused)
+            with_pods = await _runs(one, one_of_pods, "&namespace=default", token_file=one.person)
+            checked.wrong += _of_recurring("pods", with_pods, checked, paused)
     return checked
 
 
@@ -121,13 +143,14 @@ async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _runs(one: dev.Dev, job: str) -> list[dict[str, Any]]:
+async def _runs(one: dev.Dev, job: str, namespace: str = "", *, token_file: Path | None = None) -> list[dict[str, Any]]:
     """All runs of a job, once all of them are over."""
     while True:
         found: list[dict[str, Any]] = []
         cursor = ""
         while True:
-            page = await one.call("GET", f"/v1/jobs/{job}/runs?limit=1000{cursor}")
+            path = f"/v1/jobs/{job}/runs?limit=1000{namespace}{cursor}"
+            page = await one.call("GET", path, token_file=token_file)
             if page.status != 200:
                 return found
             found += page.json["items"]

@@ -38,6 +38,8 @@ class Dev:
         self._session = session
         self._log = log
         self.token_file: Path | None = None
+        self.person = Path()
+        """The file of the token that is in the kubeconfig."""
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
@@ -126,7 +128,8 @@ async def started(folder: Path, *arguments: str, port: int | None = None, cwd: P
         )  # fmt: skip
     async with aiohttp.ClientSession() as session:
         dev = Dev(process, session, port, log)
-        dev.token_file = folder / ".local/share/clockhand/token"
+        data = folder / ".local/share/clockhand"
+        dev.token_file, dev.person = data / "token", data / "kube-person-token"
         try:
             yield dev
         finally:
