@@ -179,6 +179,7 @@ def test_namespace_goes_with_what_is_in_it(kube: local_kube.LocalKube) -> None:
     kube.kubectl.run("delete", "namespace", "full", "--timeout=60s")
     assert 'namespaces "full" not found' in inside.refusal("apply", "-f", "-", stdin=json.dumps(job("late")))
     assert "NotFound" in kube.kubectl.refusal("get", "namespace", "full")
+    assert "this namespace may not be deleted" in kube.kubectl.refusal("delete", "namespace", "default")
 
 
 def test_what_an_object_owns_goes_with_it(kubectl: kubectls.Kubectl) -> None:

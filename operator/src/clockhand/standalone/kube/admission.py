@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,14 +91,13 @@ def _unknown(kind: kinds.Kind, body: Json, published: Json, wish: Wish) -> tuple
 def _wrong_types(value: Json, described: Json, path: str) -> Iterator[str]:
     """The fields of which Go could not make what they are, in its words."""
     for cause in _resolved_mistakes(value, described, path):
-        if cause.reason == "FieldValueTypeInvalid":
-            found = cause.message.partition('"')[2].partition('"')[0]
-            wanted = cause.message.partition("must be of type ")[2].partition(":")[0]
-            where = "".join(part.partition("]")[2] or part for part in cause.field.split("["))
-            sentence = (
-                f"json: cannot unmarshal {_GO_TYPES.get(found, found)} into Go struct field {where} of type {wanted}"
-            )
-            yield sentence
+        if cause.reason == causes.MISTYPED:
+            yield _in_go(cause) if cause.wanted else cause.message
+
+
+def _in_go(cause: causes.Cause) -> str:
+    found, field = _GO_TYPES.get(cause.found, cause.found), re.sub(r"\[\d+\]", "", cause.field)
+    return f"json: cannot unmarshal {found} into Go struct field {field} of type {cause.wanted}"
 
 
 def _resolved_mistakes(value: Any, described: Json, path: str) -> Iterator[causes.Cause]:

@@ -13,21 +13,25 @@ from clockhand.standalone.kube import kinds
 
 Json = dict[str, Any]
 ROOT = "<nil>"
+MISTYPED = "FieldValueTypeInvalid"
 _BLOCKING = frozenset(
-    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", MISTYPED}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong; `blocking` keeps the rules of a definition from being looked at."""
+    """One thing that is wrong. Of a value of another type than is wanted, both types are named too."""
 
     field: str
     reason: str
     message: str
+    found: str = ""
+    wanted: str = ""
 
     @property
     def blocking(self) -> bool:
+        """Whether it keeps the rules of a definition from being looked at."""
         return self.reason in _BLOCKING
 
 
@@ -39,8 +43,9 @@ def invalid(field: str, value: object, sentence: str) -> Cause:
     return Cause(field, "FieldValueInvalid", f"Invalid value: {text_of(value)}: {sentence}")
 
 
-def mistyped(field: str, found: str, sentence: str) -> Cause:
-    return Cause(field, "FieldValueTypeInvalid", f'Invalid value: "{found}": {sentence}: "{found}"')
+def mistyped(field: str, found: str, wanted: str) -> Cause:
+    message = f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"'
+    return Cause(field, MISTYPED, message, found, wanted)
 
 
 def unsupported(field: str, value: object, supported: Iterable[object]) -> Cause:

@@ -70,6 +70,8 @@ class Housekeeping:
 
     async def _see(self, event: stores.Event) -> None:
         if event.change is stores.Change.DELETED:
+            for owner in event.body["metadata"].get("ownerReferences") or ():
+                self._owned.get(owner["uid"], set()).discard(event.key)
             await self._remove_owned(event.body["metadata"]["uid"])
             await self._finish_namespace(event.key.namespace)
         else:
@@ -82,7 +84,7 @@ class Housekeeping:
             self._owned.setdefault(owner["uid"], set()).add(key)
 
     async def _remove_owned(self, uid: str) -> None:
-        for key in self._owned.pop(uid, ()):
+        for key in self._owned.pop(uid, set()):
             body = self._store.get(key)
             owners = {owner["uid"] for owner in (body or {}).get("metadata", {}).get("ownerReferences") or ()}
             if body is not None and uid in owners:

@@ -82,6 +82,8 @@ def _custom(resource: definition.Resource) -> Kind:
 
 PODS = _core("Pod", "pods", "po", categories=("all",), subresources=("status", "log"), counts_generations=True)
 NAMESPACES = _core("Namespace", "namespaces", "ns", namespaced=False, subresources=("status", "finalize"))
+LASTING_NAMESPACES = ("default", "kube-system")
+"""Those that are always there."""
 ACCOUNTS = _core("ServiceAccount", "serviceaccounts", "sa", subresources=("token",))
 EVENTS = _core("Event", "events", "ev", subresources=())
 DEPLOYMENTS = Kind(

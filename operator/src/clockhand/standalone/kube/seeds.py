@@ -11,12 +11,11 @@ from clockhand.standalone.kube import admission, kinds, metadata, objects
 from clockhand.standalone.kube import store as stores
 
 Json = dict[str, Any]
-NAMESPACES = ("default", "kube-system")
 
 
 async def sow(verbs: objects.Objects) -> None:
     """Makes what is missing, and brings definitions of an older release up to date."""
-    for name in NAMESPACES:
+    for name in kinds.LASTING_NAMESPACES:
         if verbs.store.get(stores.Key(kinds.NAMESPACES.resource, "", name)) is None:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await verbs.create(kinds.NAMESPACES, "", body, admission.Wish())

@@ -24,7 +24,7 @@ import msgspec
 from clockhand import errors
 
 Json = dict[str, Any]
-KEPT_CHANGES = 20_000
+KEPT_CHANGES = 5_000
 _SCHEMA = """
 create table if not exists objects (
   resource text not null, namespace text not null, name text not null, version integer not null, body blob not null,
