@@ -351,3 +351,20 @@ def test_a_terminal_sees_a_drawn_table(shell: Shell) -> None:
 def test_help_has_examples_and_needs_no_settings(words: tuple[str, ...], tmp_path: Path) -> None:
     shell = Shell({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, tmp_path)
     assert f"clockhand {' '.join(words)}".strip() in shell(*words, "--help").partition("Examples:")[2]
+
+
+def test_the_page_begins_with_what_works(shell: Shell) -> None:
+    page = (generated.ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    script = page.partition("```sh\n")[2].partition("```")[0]
+    script = script.replace("--handler echo", f"--handler email.send --pool {tenants.POOL}")
+    folder = Path(sys.executable).parent
+    done = subprocess.run(
+        ["sh", "-e"],
+        input=script,
+        env={**shell.environment, "PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "hello deleted"), done.stderr

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support import postgres, tcpproxy, tenants
+from tests.support import generated, postgres, tcpproxy, tenants
 
 from clockhand import client
 from clockhand.client import Clockhand
@@ -275,3 +278,24 @@ async def test_the_environment_says_whom_to_ask(tenant: tenants.Tenant, monkeypa
     async with Clockhand(token_file=str(tenant.folder / "gone")) as api:
         with pytest.raises(client.Refused, match="the token file cannot be read"):
             await api.jobs.get(uuid.uuid4())
+
+
+def test_the_page_shows_what_works(tenant: tenants.Tenant) -> None:
+    page = (generated.ROOT / "docs/python-client.md").read_text(encoding="utf-8")
+    scripts = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    said = [run_script(script, tenant) for script in scripts]
+    assert said[0] == "Succeeded {'to': 'everybody@example.com', 'attempt': 1}\n"
+    assert re.fullmatch(r"\S+z \d+\.\d+\n", said[1])
+
+
+def run_script(text: str, tenant: tenants.Tenant) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=tenant.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

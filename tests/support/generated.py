@@ -21,6 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from tests.support import meanings, schema_dump
 
 from clockhand import config, errors, metrics
+from clockhand.client import config as clients
 from clockhand.domain import crd, definition, fields, states, table, workerpool_crd, workerpool_fields
 from clockhand.worker import config as workers
 
@@ -113,6 +114,12 @@ def settings() -> str:
         "`clockhand worker` and scripts with `Worker.run()` read these; [workers](workers.md) tells what they are for.",
         "",
         *_table(("Variable", "Value", "Default", "Meaning"), _setting_rows(workers.Settings, _worker_settings)),
+        "## Of a client",
+        "",
+        "The [commands for people](cli.md) and the [Python client](python-client.md) read these. Where they are not set, a",
+        "`clockhand dev` on the same machine is asked, if there is one.",
+        "",
+        *_table(("Variable", "Value", "Default", "Meaning"), _setting_rows(clients.Settings, _client_settings)),
     ]
     return _text(lines)
 
@@ -202,6 +209,10 @@ def _server_settings(wrong: str) -> None:
 
 def _worker_settings(wrong: str) -> None:
     workers.from_environment({"CLOCKHAND_TOKEN": "any", config.variable(wrong): _NOT_A_VALUE}, pool="team-a/mailers")
+
+
+def _client_settings(wrong: str) -> None:
+    clients.find({"HOME": "/nowhere", config.variable(wrong): _NOT_A_VALUE})
 
 
 def _setting_rows(kind: type[msgspec.Struct], read: Callable[[str], None]) -> Iterator[Sequence[str]]:

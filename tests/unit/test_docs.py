@@ -10,6 +10,7 @@ import pytest
 from tests.support import generated, meanings
 
 from clockhand import config, metrics
+from clockhand.client import config as clients
 from clockhand.domain import pods, states
 from clockhand.worker import config as workers
 
@@ -35,7 +36,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_settings_exist(page: Path) -> None:
-    told = (*config.Settings.__struct_fields__, *workers.Settings.__struct_fields__)
+    told = [name for kind in (config, workers, clients) for name in kind.Settings.__struct_fields__]
     known = {config.variable(field) for field in told}
     known |= {f"CLOCKHAND_{name}" for name in pods._RUN_ENVIRONMENT}
     assert set(_SETTING.findall(page.read_text(encoding="utf-8"))) <= known
