@@ -16,7 +16,7 @@ from clockhand.store import database
 
 PAGE = (Path(__file__).parents[2] / "docs/rest.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^curl (?:.*\\\n)*.*$", PAGE, re.MULTILINE)
-_FOLLOWS = "-N"
+_FOLLOWS = "-sSN"
 """Of an example whose answer does not end."""
 
 

@@ -141,6 +141,18 @@ async def test_filters(world: World, editor: Caller) -> None:
     assert await names(job=world.foreign.job_id) == set()
 
 
+async def test_a_run_by_its_name(world: World, editor: Caller) -> None:
+    dead = (await get(editor, f"/v1/runs/{world.ids['blue-Dead']}")).json
+    name = dead["name"]
+    assert await listed(editor, "/v1/runs", name=name) == [dead]
+    assert await listed(editor, "/v1/runs", name=name, job="blue-00000", state="Dead", since="2026-01-01T00:00:00Z")
+    for others in ({"job": "red-00000"}, {"state": "Queued"}, {"until": "2026-01-01T00:00:00Z"}):
+        assert await listed(editor, "/v1/runs", name=name, **others) == []
+    assert await listed(editor, "/v1/runs", name="nobody") == []
+    cursor = (await get(editor, "/v1/runs?limit=1")).json["next"]
+    assert mistake(await get(editor, f"/v1/runs?name={name}&cursor={cursor}")) == (422, "cursor")
+
+
 async def test_a_run_that_ends_between_two_pages_is_listed_once(
     db: database.Database, world: World, editor: Caller
 ) -> None:

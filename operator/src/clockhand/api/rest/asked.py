@@ -14,6 +14,7 @@ from clockhand import errors
 from clockhand.api import problems
 from clockhand.api.rest import routes
 from clockhand.domain import ids, instants, resources
+from clockhand.store import listing
 
 State = Literal[
     "Blocked",
@@ -57,6 +58,12 @@ def instant(value: datetime, field: str) -> datetime:
     if not instants.EPOCH <= value < instants.END:
         raise errors.InvalidInput(field, instants.SENTENCE)
     return value.astimezone(UTC)
+
+
+def concerns(query: Mapping[str, Any], run: listing.Run) -> bool:
+    """Whether a run is of the job and in a state that a query names, if it names any."""
+    job, wanted = query["job"], query["state"]
+    return (job is None or run.job_name == job or run.job_id == id_of(job)) and (not wanted or run.state in wanted)
 
 
 def span_in(query: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:

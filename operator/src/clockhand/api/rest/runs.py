@@ -73,9 +73,15 @@ class Runs:
         """A page, of all jobs or of one; or the run of a name."""
         if (name := call.query["name"]) is None:
             return await self._page(call, call.query["job"])
+        if call.query["cursor"] is not None:
+            raise cursors.wrong()
+        since, until = asked.span_in(call.query)
         async with self._db.transaction() as connection:
-            named = await listing.by_name(connection, owner=call.owner, name=name)
-        return routes.Answer(200, resources.RunPage(items=() if named is None else (shown.run(named),)))
+            run = await listing.by_name(connection, owner=call.owner, name=name)
+        if run is None or not asked.concerns(call.query, run):
+            return routes.Answer(200, resources.RunPage(items=()))
+        is_between = (since or _DISTANT_PAST) <= run.scheduled_at <= (until or _DISTANT_FUTURE)
+        return routes.Answer(200, resources.RunPage(items=(shown.run(run),) if is_between else ()))
 
     async def list_of_job(self, call: routes.Call) -> routes.Answer:
         """A page of the job in the path, also of one that is deleted, for as long as its row is kept."""

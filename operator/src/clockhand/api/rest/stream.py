@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import collections
 import time
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 
 import msgspec
 
@@ -29,24 +27,6 @@ _RESET = b"event: reset\ndata: {}\n"
 _PIECE_BYTES = 256 * 1024
 _LONGEST_ID = 19
 _LAST = routes.Parameter("Last-Event-ID", str | None, "Goes on behind this event, within 15 minutes of it.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """Whose runs, of which job (by id or name), in which states (none: in all)."""
-
-    owner: str
-    job: str | None
-    job_id: uuid.UUID | None
-    states: frozenset[str]
-
-    def is_for(self, event: feed.Event) -> bool:
-        run = event.run
-        return (
-            run.owner == self.owner
-            and (self.job is None or run.job_name == self.job or run.job_id == self.job_id)
-            and (not self.states or run.state in self.states)
-        )
 
 
 class Streams:
@@ -88,43 +68,41 @@ class Streams:
         """Events for as long as the caller listens and may."""
         if self._feed.watchers >= MOST or self._of_owners[call.owner] >= self._most_of_owner:
             raise problems.unavailable("there are too many streams already")
-        job = call.query["job"]
-        wish = _Wish(call.owner, job, None if job is None else asked.id_of(job), frozenset(call.query["state"]))
-        return routes.Stream(self._chunks(call, wish))
+        return routes.Stream(self._chunks(call))
 
-    async def _chunks(self, call: routes.Call, wish: _Wish) -> AsyncGenerator[bytes, None]:
-        self._of_owners[wish.owner] += 1
+    async def _chunks(self, call: routes.Call) -> AsyncGenerator[bytes, None]:
+        self._of_owners[call.owner] += 1
         try:
             subscription = await self._feed.join()
             try:
-                stream = _Stream(self._db, subscription, wish, heartbeat_seconds=self._heartbeat_seconds)
-                async for chunk in stream.begun(call.headers.get("Last-Event-ID")):
+                stream = _Stream(self._db, subscription, call, heartbeat_seconds=self._heartbeat_seconds)
+                async for chunk in stream.begun():
                     yield chunk
-                async for chunk in stream.followed(call.still_allowed):
+                async for chunk in stream.followed():
                     yield chunk
             finally:
                 self._feed.leave(subscription)
         except (feed.Lagging, feed.Closed, errors.ClockhandError):
             return  # whoever comes again goes on behind the last event, or is told to begin anew
         finally:
-            self._of_owners[wish.owner] -= 1
+            self._of_owners[call.owner] -= 1
 
 
 class _Stream:
     """One client's."""
 
     def __init__(
-        self, db: database.Database, subscription: feed.Subscription, wish: _Wish, *, heartbeat_seconds: float
+        self, db: database.Database, subscription: feed.Subscription, call: routes.Call, *, heartbeat_seconds: float
     ) -> None:
         self._db = db
         self._subscription = subscription
-        self._wish = wish
+        self._call = call
         self._heartbeat_seconds = heartbeat_seconds
         self._reached = subscription.start
 
-    async def begun(self, last: str | None) -> AsyncIterator[bytes]:
-        """What was missed since the event `last`, or word that nobody knows; then where the stream stands."""
-        reset = b""
+    async def begun(self) -> AsyncIterator[bytes]:
+        """What was missed since the client's last event, or word that nobody knows; then where the stream stands."""
+        last, reset = self._call.headers.get("Last-Event-ID"), b""
         yield _RETRY
         if last is not None:
             try:
@@ -136,7 +114,7 @@ class _Stream:
                 self._reached, reset = self._subscription.start, _RESET
         yield reset + self._place()
 
-    async def followed(self, still_allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    async def followed(self) -> AsyncIterator[bytes]:
         """What happens from now on, until the caller may not see it any more."""
         beat = time.monotonic() + self._heartbeat_seconds
         while True:
@@ -145,7 +123,7 @@ class _Stream:
                 for piece in self._pieces(batch):
                     yield piece
             if time.monotonic() >= beat:
-                if not await still_allowed():
+                if not await self._call.still_allowed():
                     return
                 beat = time.monotonic() + self._heartbeat_seconds
                 yield b": still here\n" + self._place()
@@ -155,7 +133,8 @@ class _Stream:
         lines: list[bytes] = []
         size = 0
         for event in batch.events:
-            if event.number > self._reached and self._wish.is_for(event):
+            run = event.run
+            if event.number > self._reached and run.owner == self._call.owner and asked.concerns(self._call.query, run):
                 lines.append(_encoded(event, batch.epoch))
                 size += len(lines[-1])
             if size > _PIECE_BYTES:
