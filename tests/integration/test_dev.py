@@ -58,6 +58,16 @@ async def test_everything_is_there_once_it_is_ready(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+async def test_a_token_of_ones_own_counts(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("only-for-this-test\n", encoding="utf-8")
+    async with dev.started(tmp_path, "--ephemeral", "--token-file", str(tmp_path / "token")) as one:
+        await one.until_ready()
+        answer = await one.call("GET", "/v1/jobs", token_file=tmp_path / "token")
+        assert (answer.status, answer.json["items"]) == (200, [])
+        (tmp_path / "other").write_text("only-for-that-test\n", encoding="utf-8")
+        assert (await one.call("GET", "/v1/jobs", token_file=tmp_path / "other")).status == 401
+
+
 async def test_jobs_are_there_after_ctrl_c_and_the_token_still_counts(tmp_path: Path) -> None:
     async with dev.started(tmp_path) as one:
         await one.until_ready()
@@ -138,7 +148,7 @@ async def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert "production" in theirs.read_text(encoding="utf-8")
     async with dev.started(tmp_path, "--token-file", str(theirs)) as one:
         assert await one.ended() == 2
-        assert "holds no token of Clockhand" in one.log()
+        assert "holds no token of 8 to 200 characters" in one.log()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user for PostgreSQL")
