@@ -12,7 +12,7 @@ workers = --numprocesses=2 --dist=loadfile
 # a cluster of our own, unless KUBECONFIG names one
 cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
 
-.PHONY: help install lock demo demo-cluster kills test check unit integration clusters e2e e2e-light e2e-kind faults mutants bench cluster-up cluster-down generate fmt
+.PHONY: help install lock demo demo-cluster kills test check unit integration clusters e2e e2e-light e2e-kind e2e-standalone faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,11 +57,14 @@ clusters: install
 # side by side, as they wait more than they work: on the kind cluster, and elsewhere
 beside = $(MAKE) --no-print-directory --jobs=2
 
-e2e: clusters ## The suite on a light cluster and on the real one (or any by KUBECONFIG=)
-	$(beside) e2e-kind e2e-light
+e2e: clusters ## The suite on a light cluster, on the real one (or any by KUBECONFIG=), and on none
+	$(beside) e2e-kind e2e-light e2e-standalone
 
 e2e-kind e2e-light: e2e-%: install
 	$(PY) -m pytest -q tests/e2e/$*
+
+e2e-standalone: install ## The suite of the real cluster on `clockhand dev`, which is none
+	CLOCKHAND_E2E=standalone $(PY) -m pytest -q tests/e2e/kind
 
 test: check unit clusters ## Everything
 	$(beside) e2e-kind integration e2e-light

@@ -1,7 +1,8 @@
 """One installation a test session, on the cluster of KUBECONFIG or, without it, the one of `make cluster-up`.
 
 With CLOCKHAND_E2E=light the same tests run on a control plane with fake nodes and the product as local
-processes; those marked `kind` need containers that really run, and are skipped there.
+processes; those marked `kind` need containers that really run, and are skipped there. With CLOCKHAND_E2E=standalone they run
+on `clockhand dev`, but for those that take parts of an installation away and those that are marked `cluster`.
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ from tests.support import installation as installations
 from tests.support.kubectl import Kubectl
 
 LIGHT = os.environ.get("CLOCKHAND_E2E") == "light"
+STANDALONE = os.environ.get("CLOCKHAND_E2E") == "standalone"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "outage: takes parts of the installation away; runs after all others")
+    config.addinivalue_line(
+        "markers", "cluster: needs what only a cluster has, such as users with less rights than all"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("outage") is not None)
     if LIGHT:
-        for item in items:
-            if item.get_closest_marker("kind"):
-                item.add_marker(pytest.mark.skip(reason="fake nodes run no containers"))
+        _skip(items, "kind", "fake nodes run no containers")
+    if STANDALONE:
+        _skip(items, "cluster", "it is no cluster")
+
+
+def _skip(items: list[pytest.Item], marker: str, reason: str) -> None:
+    for item in items:
+        if item.get_closest_marker(marker):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +47,10 @@ def installation() -> Iterator[installations.Installation]:
     if LIGHT:
         with installations.on_light_cluster() as processes:
             yield processes
+        return
+    if STANDALONE:
+        with installations.standalone() as whole:
+            yield whole
         return
     kubeconfig = Path(os.environ.get("KUBECONFIG") or kind_cluster.kubeconfig())
     if not kubeconfig.is_file():

@@ -6,6 +6,7 @@ kubelet, and its parts can be stopped one by one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -18,8 +19,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
 import yaml
-from tests.support import guard, light, postgres
+from tests.support import dev, guard, light, objects, postgres
 from tests.support.kubectl import Kubectl, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +47,8 @@ class Installation(Protocol):
     @property
     def kubectl(self) -> Kubectl: ...
 
-    @property
-    def has_kubelet(self) -> bool: ...
+    def let_finish(self, kubectl: Kubectl, pod: Mapping[str, Any]) -> None:
+        """Ends a pod of `objects.until_told`."""
 
     def stop_operators(self) -> None: ...
 
@@ -63,8 +65,6 @@ class Installation(Protocol):
 
 class Manifests:
     """Installed as the README says, with the demonstration database."""
-
-    has_kubelet = True
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubectl = Kubectl(kubeconfig)
@@ -89,6 +89,9 @@ class Manifests:
         self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
         self._wait_until_it_stands()
         self._url = self._own.get("secret", "clockhand-database")["data"]["url"]
+
+    def let_finish(self, kubectl: Kubectl, pod: Mapping[str, Any]) -> None:
+        kubectl.run("exec", pod["metadata"]["name"], "--", "touch", objects.TOLD)
 
     def stop_operators(self) -> None:
         self._own.run("scale", f"deployment/{OPERATOR}", "--replicas=0")
@@ -147,8 +150,6 @@ class Manifests:
 
 class Processes:
     """The product's processes on this machine, each with the rights of its service account."""
-
-    has_kubelet = False
 
     def __init__(self, cluster: light.LightCluster, database: postgres.PostgresServer) -> None:
         self.kubectl = Kubectl(cluster.kubeconfig)
@@ -210,6 +211,9 @@ class Processes:
             process.kill()
             process.wait()
         self._guard.gone(process.pid)
+
+    def let_finish(self, kubectl: Kubectl, pod: Mapping[str, Any]) -> None:
+        kubectl.run("annotate", "pod", pod["metadata"]["name"], "--overwrite", f"{objects.OUTCOME}=succeed")
 
     def stop_operators(self) -> None:
         self._stopped = [name for name in self._running if name != "runs"]
@@ -305,6 +309,36 @@ class Processes:
             "contexts": [{"name": "it", "context": {"cluster": "light", "user": account, "namespace": OWN}}],
             "current-context": "it",
         }
+
+
+class Standalone:
+    """`clockhand dev`: pods are processes, and its parts stay."""
+
+    def __init__(self, kubeconfig: Path, data: Path) -> None:
+        self.kubectl = Kubectl(kubeconfig)
+        self._data = data
+
+    def let_finish(self, kubectl: Kubectl, pod: Mapping[str, Any]) -> None:
+        volume = self._data / "cluster/node/pods" / pod["metadata"]["uid"] / "volumes" / objects.TOLD_VOLUME
+        (volume / Path(objects.TOLD).name).touch()
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"{name}: the parts of a standalone installation are not taken away one by one")
+
+
+@contextlib.contextmanager
+def standalone() -> Iterator[Standalone]:
+    """From nothing, and nothing afterwards."""
+    with tempfile.TemporaryDirectory(prefix="clockhand-e2e-") as folder, asyncio.Runner() as runner:
+        kubeconfig, data = Path(folder) / "kubeconfig", Path(folder) / "data"
+        stack = contextlib.AsyncExitStack()
+        started = dev.started(Path(folder), "--data-dir", str(data), "--kubeconfig", str(kubeconfig))
+        one = runner.run(stack.enter_async_context(started))
+        try:
+            runner.run(one.until_ready())
+            yield Standalone(kubeconfig, data)
+        finally:
+            runner.run(stack.aclose())
 
 
 @contextlib.contextmanager

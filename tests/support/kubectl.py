@@ -198,8 +198,8 @@ def wait_for(
 
 
 def bundle(objects: Sequence[Object]) -> str:
-    """Objects as one document for `-f -`: one of them as it is, more as a list."""
-    return json.dumps(objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    """Objects for `-f -`, each a document of its own."""
+    return "\n---\n".join(map(json.dumps, objects))
 
 
 def program() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 OUTCOME = "test.clockhand.dev/outcome"
 NEVER = "0 0 1 1 *"
 EVERY_MINUTE = "* * * * *"
+TOLD_VOLUME, TOLD = "told", "/told/done"
 
 Object = dict[str, Any]
 
@@ -40,8 +41,11 @@ def succeeding() -> Object:
 
 
 def until_told() -> Object:
-    """A pod that runs until `runs.let_finish`, and then succeeds."""
-    return template("until [ -e /tmp/done ]; do sleep 1; done", outcome="hang")
+    """A pod that runs until `Installation.let_finish`, and then succeeds."""
+    body = template(f"until [ -e {TOLD} ]; do sleep 1; done", outcome="hang")
+    body["spec"]["volumes"] = [{"name": TOLD_VOLUME, "emptyDir": {}}]
+    body["spec"]["containers"][0]["volumeMounts"] = [{"name": TOLD_VOLUME, "mountPath": os.path.dirname(TOLD)}]
+    return body
 
 
 def failing(code: int) -> Object:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support import kubectl as kubectls
-from tests.support import objects
 from tests.support.kubectl import Kubectl, NotYet, wait_for
 
 Run = Mapping[str, Any]
@@ -74,14 +73,10 @@ def pods_of(kubectl: Kubectl, job: str) -> list[Mapping[str, Any]]:
     return kubectl.items("pods", f"--selector=clockhand.dev/job={job}")
 
 
-def let_finish(kubectl: Kubectl, job: str, *, has_kubelet: bool) -> None:
-    """Ends the one live pod of a job that runs `objects.until_told`."""
+def running_pod(kubectl: Kubectl, job: str) -> Mapping[str, Any]:
+    """The one live pod of the job."""
     (pod,) = [pod for pod in pods_of(kubectl, job) if pod["status"]["phase"] == "Running"]
-    name = pod["metadata"]["name"]
-    if has_kubelet:
-        kubectl.run("exec", name, "--", "touch", "/tmp/done")
-    else:
-        kubectl.run("annotate", "pod", name, "--overwrite", f"{objects.OUTCOME}=succeed")
+    return pod
 
 
 def names(things: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -77,6 +77,7 @@ def test_a_fleet_beside_wrong_objects_keeps_firing(fleet: Kubectl, refusals: dic
     wait_for("another run of minutely", newer, seconds=150)
 
 
+@pytest.mark.cluster
 def test_a_pod_that_pod_security_refuses_is_told(new_namespace: Callable[..., Kubectl]) -> None:
     level = {"pod-security.kubernetes.io/enforce": "baseline"}
     kubectl = new_namespace("e2e-guarded", labels=level)
@@ -86,6 +87,7 @@ def test_a_pod_that_pod_security_refuses_is_told(new_namespace: Callable[..., Ku
     assert "hostNetwork" in said or "host namespaces" in said
 
 
+@pytest.mark.cluster
 def test_a_pod_that_a_quota_refuses_is_told_and_its_neighbour_runs(
     here: Kubectl, new_namespace: Callable[..., Kubectl]
 ) -> None:

@@ -11,7 +11,7 @@ from tests.faults.scene import Scene
 from tests.faults.trigger import Shot
 from tests.support.installation import Installation, Manifests
 
-pytestmark = [pytest.mark.kind, pytest.mark.outage]
+pytestmark = [pytest.mark.kind, pytest.mark.cluster, pytest.mark.outage]
 # not pod-deleted: a kubelet tells the second of an end, which is too coarse to say here what came first, the end or the
 # deletion; the light cluster has that case
 FROM_OUTSIDE = ("label-removed", "name-taken", "watch-silent")

@@ -78,7 +78,7 @@ def test_deleting_a_job_lets_its_live_run_finish(
     runs.wait_state(here, f"{job}-now", "Running")
     here.run("delete", "sjob", job)
     wait_for("the deletion to be seen", lambda: not accepts_runs(here, job))
-    runs.let_finish(here, job, has_kubelet=installation.has_kubelet)
+    installation.let_finish(here, runs.running_pod(here, job))
     runs.wait_state(here, f"{job}-now", "Succeeded")
     # the container has ended, and the pod is about to show it: it was not deleted with its job
     wait_for("the pod to succeed", lambda: phases(runs.pods_of(here, job)) == ["Succeeded"])
@@ -105,7 +105,7 @@ def test_deleting_a_job_cancels_its_waiting_run(here: Kubectl, installation: Ins
     assert runs.reason(run) == "JobDeleted"
     # the mirror has seen the deletion, and the live run goes on
     assert runs.state(here.get("run", "queues-first")) == "Running"
-    runs.let_finish(here, "queues", has_kubelet=installation.has_kubelet)
+    installation.let_finish(here, runs.running_pod(here, "queues"))
     runs.wait_state(here, "queues-first", "Succeeded")
 
 

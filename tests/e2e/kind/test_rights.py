@@ -6,6 +6,8 @@ import pytest
 from tests.support import objects, runs
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
+pytestmark = pytest.mark.cluster
+
 JOBS = ("clockhand.dev", "scheduledjobs", ["get", "list", "create", "update", "patch"])
 PODS = ("", "pods", ["create"])
 

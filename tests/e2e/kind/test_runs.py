@@ -100,7 +100,7 @@ def test_watch_shows_a_run_from_its_start_to_its_end(here: Kubectl, installation
     with here.follow("get", "runs", "--watch", "--field-selector=spec.job=watched") as shown:
         runs.start(here, "watched", "watched-now")
         shown.until(lambda line: line.startswith("watched-now ") and " Running " in line)
-        runs.let_finish(here, "watched", has_kubelet=installation.has_kubelet)
+        installation.let_finish(here, runs.running_pod(here, "watched"))
         lines = shown.until(lambda line: line.startswith("watched-now ") and " Succeeded " in line)
     states = [line.split()[2] for line in lines if line.startswith("watched-now ")]
     order = ["Queued", "Claimed", "Running", "Succeeded"]
@@ -113,7 +113,7 @@ def test_a_watch_by_state_tells_of_a_run_that_leaves(here: Kubectl, installation
     with here.follow(*arguments) as shown:
         runs.start(here, "leaver", "leaver-now")
         shown.until(lambda line: re.match(r"(ADDED|MODIFIED) +leaver-now ", line) is not None)
-        runs.let_finish(here, "leaver", has_kubelet=installation.has_kubelet)
+        installation.let_finish(here, runs.running_pod(here, "leaver"))
         shown.until(lambda line: line.startswith("DELETED") and "leaver-now" in line)
 
 
