@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -501,6 +502,25 @@ async def test_a_body_that_trickles_is_not_waited_for(db: database.Database) -> 
         assert (await reader.readline()).split()[1] == b"408"
         trickling.cancel()
         writer.close()
+
+
+async def test_an_answer_that_is_not_taken_is_not_kept(db: database.Database) -> None:
+    async with workers_api.served(db, body_seconds=0.1) as api:
+        editor = await holder(api)
+        label = {f"label-{number}": "x" * 60 for number in range(60)}
+        batch = [{**JOB, "labels": label}] * resources.MAX_BATCH
+        assert (await editor.post("/v1/jobs:batch", batch)).json["created"] == resources.MAX_BATCH
+        before = metrics.REST_ABANDONED._value.get()
+        with socket.socket() as small:
+            small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            small.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(small, ("127.0.0.1", api.port))
+            head = f"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {editor.secret}\r\n\r\n"
+            await loop.sock_sendall(small, head.encode())
+            async with asyncio.timeout(60):
+                while metrics.REST_ABANDONED._value.get() == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
 
 async def test_the_database_is_away() -> None:

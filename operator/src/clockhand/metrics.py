@@ -39,7 +39,12 @@ PODS_CREATED = Counter("clockhand_pods_created_total", "Pods that the API server
 PODS_ADOPTED = Counter("clockhand_pods_adopted_total", "Pods found under their name and taken over")
 API_REQUESTS = Counter("clockhand_api_requests_total", "Calls of the API, of workers and REST", ("call", "code"))
 API_WAITING = Gauge("clockhand_api_waiting_claims", "Claims of workers that wait in this process")
-REST_SHED = Counter("clockhand_rest_shed_total", "Requests for the REST API told to come again, since there was no room")
+REST_SHED = Counter(
+    "clockhand_rest_shed_total", "Requests for the REST API told to come again, since there was no room"
+)
+REST_ABANDONED = Counter(
+    "clockhand_rest_abandoned_total", "Answers of the REST API that their clients did not take in time"
+)
 RUNS_REQUESTS = Counter("clockhand_runs_api_requests_total", "Calls of the runs API", ("method", "code"))
 RUNS_WATCHES = Gauge("clockhand_runs_api_watches", "Watches of runs that are open")
 RUNS_WATCHES_CUT = Counter(

@@ -6,7 +6,6 @@ database for tenants before there is room for it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,22 +16,22 @@ from aiohttp import web
 
 from clockhand import errors
 from clockhand.api import auth, bodies, problems
-from clockhand.api.rest import parameters, rates, rights, room, routes
+from clockhand.api.rest import parameters, rates, rights, room, routes, sending
 from clockhand.domain import resources
 from clockhand.engine import answers
 
-SEND_SECONDS = 10.0
-"""For a client to take a piece of an answer that goes on."""
 _OTHER = "other"
 _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
 """Pages load nothing, and run nothing."""
 _MAX_KEY = 255
-_encode = msgspec.json.Encoder().encode
 Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Front:
-    """Answers requests by the table of routes. `pages` are documents for everybody, by their path."""
+    """Answers requests by the table of routes. `pages` are documents for everybody, by their path.
+
+    `body_seconds` is how long a body may take to arrive, and an answer to be taken.
+    """
 
     def __init__(
         self,
@@ -112,8 +111,8 @@ class Front:
                 )
             )
         if isinstance(answer, routes.Stream):
-            return await _streamed(request, answer)
-        return _response(answer)
+            return await sending.stream(request, answer, seconds=self._body_seconds)
+        return await sending.whole(request, answer, seconds=self._body_seconds)
 
     async def _sent(self, request: web.BaseRequest, route: routes.Route) -> tuple[bytes, Any]:
         if route.method in ("GET", "DELETE"):
@@ -156,35 +155,6 @@ def _key(request: web.BaseRequest, body: bytes) -> answers.Key | None:
     if not (0 < len(text) <= _MAX_KEY and text.isascii() and text.isprintable()):
         raise problems.Problem(422, f"Idempotency-Key: write 1 to {_MAX_KEY} printable ASCII characters")
     return answers.Key.of(text, method=request.method, path=request.path_qs, body=body)
-
-
-def _response(answer: routes.Answer) -> web.Response:
-    if answer.body is None:
-        return web.Response(status=answer.status, headers=answer.headers)
-    headers = {"Content-Type": routes.JSON, **answer.headers}
-    return web.Response(status=answer.status, body=_encode(answer.body), headers=headers)
-
-
-async def _streamed(request: web.BaseRequest, stream: routes.Stream) -> web.StreamResponse:
-    # proxies that gather what they pass on would keep news from their reader
-    headers = {"Content-Type": stream.media_type, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    response = web.StreamResponse(headers=headers)
-    await response.prepare(request)
-    async with contextlib.aclosing(stream.chunks) as chunks:
-        if request.method != "HEAD":
-            async for chunk in chunks:
-                await _send(request, response, chunk)
-    return response
-
-
-async def _send(request: web.BaseRequest, response: web.StreamResponse, chunk: bytes) -> None:
-    try:
-        async with asyncio.timeout(SEND_SECONDS):
-            await response.write(chunk)
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
-        raise ConnectionResetError("the client does not read") from None
 
 
 def _allowed(found: routes.Found) -> tuple[str, ...]:
