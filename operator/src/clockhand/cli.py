@@ -135,7 +135,7 @@ def operator() -> None:
 @clockhand.command()
 @click.option("--runs", is_flag=True, help="Serve the aggregated Kubernetes API for runs instead.")
 def api(runs: bool) -> None:
-    """Fire the jobs of worker pools, and serve the API from which workers take their runs."""
+    """Fire the jobs of worker pools, and serve the REST API and that from which workers take their runs."""
     # each needs much that the other has no use for
     if runs:
         from clockhand.api.runs import app as runs_app
