@@ -214,7 +214,8 @@ async def test_first_containers_run_in_order_and_share_volumes(node: Node) -> No
 
     assert pod["status"]["phase"] == "Succeeded"
     assert await node.log(pod) == "one\ntwo\n"
-    assert not (node.home / "node/pods" / pod["metadata"]["uid"] / "volumes").exists()
+    volumes = node.home / "node/pods" / pod["metadata"]["uid"] / "volumes"
+    await eventually(lambda: not volumes.exists())
 
 
 async def test_a_first_container_that_fails_ends_the_pod(node: Node) -> None:
@@ -287,6 +288,21 @@ async def test_a_process_that_does_not_listen_is_killed_with_all_that_it_started
 
     await node.gone(name)
     await _no_process(child)
+
+
+async def test_what_left_its_group_is_gone_before_the_pod_is_over(node: Node) -> None:
+    pod = await node.over(await node.create("setsid sleep 1000 & echo $!"))
+
+    assert not _is_alive(int(await node.log(pod)))
+
+
+async def test_a_pod_that_the_node_cannot_run_has_failed(node: Node) -> None:
+    (node.home / "node").mkdir(exist_ok=True)
+    (node.home / "node/pods").write_text("no folder")
+
+    pod = await node.over(await node.create("true"))
+
+    assert pod["status"]["phase"] == "Failed"
 
 
 async def test_a_deletion_by_force_leaves_no_process_and_no_folder(node: Node) -> None:
@@ -490,7 +506,7 @@ async def test_after_a_kill_pods_are_lost_and_none_runs_twice(tmp_path: Path) ->
 async def test_only_processes_of_this_home_are_killed(tmp_path: Path) -> None:
     ours, others = [
         await asyncio.create_subprocess_exec(
-            "sleep", "1000", env={leftovers.MARK: leftovers.mark(tmp_path / home, "u")}
+            "sleep", "1000", env={leftovers.MARK: leftovers.mark(tmp_path / home, "u", "main")}
         )
         for home in ("a", "ab")
     ]

@@ -152,7 +152,7 @@ class Kubelet:
         except errors.InvalidInput as error:
             if (body.get("status") or {}).get("phase") != "Failed":
                 refused = statuses.refused("InvalidPod", str(error), now=self._ground.clock())
-                self._start_chore(self._write(body, refused))
+                self._start_chore(self._write_of(body, refused))
             return
         if pod.metadata.deletion_timestamp:
             self._end(pod)
@@ -163,7 +163,7 @@ class Kubelet:
         """Finds out whether a pod that does not run here can."""
         uid = pod.metadata.uid
         if pod.status.start_time and pod.spec.restart_policy == "Never":
-            self._start_chore(self._write(body, self._lost(pod, body)))
+            self._start_chore(self._write_of(body, self._lost(pod, body)))
         elif why := _obstacle(pod):
             self._start_chore(self._hold(body, *why))
         elif uid not in self._queue:
@@ -185,8 +185,12 @@ class Kubelet:
         pod = local.pod
         try:
             await local.run()
-        except Exception:
+        except Exception as error:
             log.exception("pod_run_failed", namespace=pod.metadata.namespace, pod=pod.metadata.name)
+            local.stop(0)
+            await self._write(
+                _key(pod), pod.metadata.uid, statuses.refused("NodeError", str(error), now=self._ground.clock())
+            )
         del self._running[pod.metadata.uid]
         body = self._store.get(_key(pod))
         if body is None or body["metadata"]["uid"] != pod.metadata.uid:
@@ -222,13 +226,15 @@ class Kubelet:
 
     async def _hold(self, body: stores.Json, reason: str, message: str) -> None:
         before = body.get("status") or {}
-        await self._write(body, statuses.unscheduled(reason, message, before=before, now=self._ground.clock()))
+        await self._write_of(body, statuses.unscheduled(reason, message, before=before, now=self._ground.clock()))
 
-    async def _write(self, body: stores.Json, status: stores.Json) -> None:
+    async def _write_of(self, body: stores.Json, status: stores.Json) -> None:
         metadata = body["metadata"]
-        key = stores.Key("pods", metadata["namespace"], metadata["name"])
+        await self._write(stores.Key("pods", metadata["namespace"], metadata["name"]), metadata["uid"], status)
+
+    async def _write(self, key: stores.Key, uid: str, status: stores.Json) -> None:
         try:
-            await self._store.update_status(key, status, uid=metadata["uid"])
+            await self._store.update_status(key, status, uid=uid)
         except (errors.NotFound, errors.Conflict):
             return
 

@@ -165,7 +165,7 @@ class LocalPod:
         found = self._files.objects()
         self._files.prepare(container, found)
         self._files.write_tokens()
-        mark = leftovers.mark(self._ground.home, self.pod.metadata.uid)
+        mark = leftovers.mark(self._ground.home, self.pod.metadata.uid, container.name)
         return rendering.command(
             self.pod,
             container,
@@ -206,6 +206,8 @@ class LocalPod:
             end = await ending
         finally:
             asking.cancel()
+        # before anybody hears that it is over, and another one may begin
+        await asyncio.to_thread(leftovers.kill_of, self._ground.home, self.pod.metadata.uid, container.name)
         end = replace(end, message=end.message or self._last_words(container, end))
         await self._note(replace(self._records[container.name], state=end, ready=False))
         return end
