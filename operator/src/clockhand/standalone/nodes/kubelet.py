@@ -13,7 +13,6 @@ import platform
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from clockhand.standalone.nodes import (
     ground,
     leftovers,
     lifecycle,
+    logrequests,
     logs,
     manifest,
     notices,
@@ -91,27 +91,11 @@ class Kubelet:
 
     async def log(self, pod: stores.Json, wanted: wanted_settings.LogRequest) -> AsyncGenerator[bytes]:
         """The log of one container. Raises `InvalidInput` where there is no such container or it has not started."""
-        read = manifest.read(pod)
-        container = _chosen(read, wanted.container)
-        uid, folder = read.metadata.uid, self._ground.logs(read.metadata.uid, container)
-        starts = logs.starts(folder)
-        if not starts:
-            waiting = f'container "{container}" in pod "{read.metadata.name}" is waiting to start: ContainerCreating'
-            raise errors.InvalidInput("", waiting)
-        if wanted.previous and len(starts) < 2:
-            missing = f'previous terminated container "{container}" in pod "{read.metadata.name}" not found'
-            raise errors.InvalidInput("", missing)
-        local = self._pods.get(uid)
-        chosen = logs.Wanted(
-            tail_lines=wanted.tail_lines,
-            limit_bytes=wanted.limit_bytes,
-            since=None if wanted.since_seconds is None else timedelta(seconds=wanted.since_seconds),
-            timestamps=wanted.timestamps,
-            follow=wanted.follow and not wanted.previous,
-        )
-        start = starts[-2] if wanted.previous else starts[-1]
-        writer = local.log_of(container) if local and not wanted.previous else None
-        async with aclosing(logs.read(folder, start, chosen, now=self._ground.clock(), log=writer)) as pieces:
+        chosen = logrequests.read(manifest.read(pod), wanted, self._ground)
+        local = self._pods.get(chosen.uid)
+        writer = local.log_of(chosen.container) if local and not wanted.previous else None
+        pieces = logs.read(chosen.folder, chosen.start, chosen.part, now=self._ground.clock(), log=writer)
+        async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
 
@@ -282,19 +266,6 @@ def _obstacle(pod: manifest.Pod) -> tuple[str, str] | None:
     if any(LABELS.get(label) != value for label, value in pod.spec.node_selector.items()):
         return "Unschedulable", _NO_MATCH
     return None
-
-
-def _chosen(pod: manifest.Pod, wanted: str) -> str:
-    name = pod.metadata.name
-    names = [one.name for one in (*pod.spec.containers, *pod.spec.init_containers)]
-    if wanted:
-        if wanted not in names:
-            raise errors.InvalidInput("", f"container {wanted} is not valid for pod {name}")
-        return wanted
-    if len(pod.spec.containers) > 1:
-        choices = " ".join(one.name for one in pod.spec.containers)
-        raise errors.InvalidInput("", f"a container name must be specified for pod {name}, choose one of: [{choices}]")
-    return names[0]
 
 
 def _key(pod: manifest.Pod) -> stores.Key:
