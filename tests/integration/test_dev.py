@@ -14,7 +14,7 @@ import yaml
 from tests.standalone import kills
 from tests.support import dev, light
 
-from clockhand.standalone import orphans, passage
+from clockhand.standalone import home, orphans, passage
 
 HOME = ".local/share/clockhand"
 ECHO = {"name": "hello", "every": "10s", "handler": "echo", "payload": {"hello": "world"}}
@@ -119,6 +119,33 @@ async def test_an_ephemeral_one_leaves_nothing(tmp_path: Path) -> None:
         one.process.send_signal(signal.SIGTERM)
         assert await one.ended() == 0
     assert names_in(tmp_path) == {"log", "token"}
+
+
+async def test_what_a_killed_ephemeral_one_leaves_goes_with_the_next(tmp_path: Path) -> None:
+    async with dev.started(tmp_path, "--ephemeral") as one:
+        await one.until_ready()
+        one.kill_all()
+        await one.ended()
+    left = names_in(tmp_path) - {"log"}
+    assert len(left) == 1
+    async with dev.started(tmp_path, "--ephemeral") as one:
+        await one.until_ready()
+        assert not left & names_in(tmp_path)
+
+
+async def test_a_second_ctrl_c_does_not_wait_for_what_runs(tmp_path: Path) -> None:
+    home.write(tmp_path / HOME / "commands.yaml", "long: [sleep, '3600']\n")
+    job = {"name": "long", "every": "10s", "handler": "exec", "payload": {"command": "long"}}
+    async with dev.started(tmp_path) as one:
+        await one.until_ready()
+        made = await one.call("POST", "/v1/jobs", job)
+        assert (await one.call("POST", f"/v1/jobs/{made.json['id']}:run")).status == 202
+        await until_run(one, made.json["id"], "Running")
+        one.process.send_signal(signal.SIGINT)
+        await dev.until(one.is_stopping)
+        assert one.process.returncode is None
+        one.process.send_signal(signal.SIGINT)
+        assert await one.ended() == 0
 
 
 async def test_a_data_directory_has_one_at_a_time(tmp_path: Path) -> None:

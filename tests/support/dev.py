@@ -54,6 +54,10 @@ class Dev:
     async def is_unready(self) -> bool:
         return await self.probe("/readyz") != 200
 
+    async def is_stopping(self) -> bool:
+        """Whether its worker lets what runs end."""
+        return "worker_stops" in self.log()
+
     async def text(self, path: str) -> str:
         """What a probe says."""
         async with self._session.get(f"http://127.0.0.1:{self.port + 2}{path}") as answer:

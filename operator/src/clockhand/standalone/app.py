@@ -82,9 +82,8 @@ class _Dev:
         served = kubeconfig.certificate(home, datetime.now(UTC))
         for_kubectl = asked.kubeconfig or home.path("kubeconfig")
         kubeconfig.write(for_kubectl, port=ports.cluster, files=served, token=credentials.person(home))
-        kubeconfig.write(
-            home.path(parts.KUBECONFIG), port=ports.cluster, files=served, token=credentials.operator(home)
-        )
+        ours, token = home.path(parts.KUBECONFIG), credentials.operator(home)
+        kubeconfig.write(ours, port=ports.cluster, files=served, token=token, whole=False)
         server = postgres.Server(home, port=ports.database)
         await server.prepare()
         await self._until(self._tree.start(self._parts.database(server)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from clockhand import errors
 from clockhand.client import config
 
 _EPHEMERAL = "clockhand-dev-"
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ def kept(root: Path) -> Iterator[Home]:
 
 @contextlib.contextmanager
 def ephemeral() -> Iterator[Home]:
-    """A data directory that goes at the end."""
+    """A data directory that goes at the end; those of processes that were killed go now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_EPHEMERAL}*"):
+        _clear_away(left)
     with tempfile.TemporaryDirectory(prefix=_EPHEMERAL, ignore_cleanup_errors=True) as folder, _locked(Path(folder)):
         yield Home(Path(folder), durable=False)
 
@@ -90,11 +94,19 @@ def write(path: Path, text: str) -> None:
         raise errors.InvalidInput("", f"{path} cannot be written: {error.strerror}") from error
 
 
+def _clear_away(left: Path) -> None:
+    """Removes a data directory that nobody has any more. Whoever begins one holds its lock, or has made none yet."""
+    with contextlib.suppress(OSError, errors.Conflict):
+        if (left / _LOCK).stat().st_uid == os.geteuid():
+            with _locked(left):
+                shutil.rmtree(left, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Nobody else has `root` for the length of the block."""
     try:
-        file = (root / "lock").open("a+", encoding="utf-8")
+        file = (root / _LOCK).open("a+", encoding="utf-8")
     except OSError as error:
         raise errors.InvalidInput("--data-dir", f"{root} cannot be written to: {error.strerror}") from error
     with file:

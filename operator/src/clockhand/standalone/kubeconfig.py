@@ -42,18 +42,22 @@ def certificate(home: homes.Home, now: datetime) -> Certificate:
     return files
 
 
-def write(path: Path, *, port: int, files: Certificate, token: str) -> None:
-    """A file for kubectl. One of somebody else's is left alone: it may be all that they have of a cluster."""
+def write(path: Path, *, port: int, files: Certificate, token: str, whole: bool = True) -> None:
+    """A file for kubectl; unless it is to be `whole` it names the file of the authority, which spares its readers a copy.
+
+    One of somebody else's is left alone: it may be all that they have of a cluster.
+    """
     if not _is_ours(path):
         raise errors.InvalidInput("--kubeconfig", f"{path} is there, and is not of `clockhand dev`: name another file")
-    homes.write(path, yaml.safe_dump(_document(port, _bytes(files.authority), token), sort_keys=False))
+    cluster = {"server": f"https://127.0.0.1:{port}"}
+    if whole:
+        cluster["certificate-authority-data"] = base64.b64encode(_bytes(files.authority)).decode()
+    else:
+        cluster["certificate-authority"] = str(files.authority)
+    homes.write(path, yaml.safe_dump(_document(cluster, token), sort_keys=False))
 
 
-def _document(port: int, authority: bytes, token: str) -> Mapping[str, Any]:
-    cluster = {
-        "server": f"https://127.0.0.1:{port}",
-        "certificate-authority-data": base64.b64encode(authority).decode(),
-    }
+def _document(cluster: Mapping[str, str], token: str) -> Mapping[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
