@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,13 @@ Three things to try, in another terminal:
 
   curl -H "Authorization: Bearer $(cat {token_file})" -H 'Content-Type: application/json' \\
     -d '{_JOB}' {shown.url}/v1/jobs
-  {settings}clockhand runs watch
-  kubectl --kubeconfig {kubeconfig} apply -f examples/hello.yaml
+  {settings}{_program("clockhand")} runs watch
+  {_program("kubectl")} --kubeconfig {kubeconfig} apply -f examples/hello.yaml
 
 """
+
+
+def _program(name: str) -> str:
+    """How to call it from a shell: where it is not in the path, it may be beside this interpreter."""
+    beside = Path(sys.executable).with_name(name)
+    return shlex.quote(str(beside)) if shutil.which(name) is None and beside.exists() else name
