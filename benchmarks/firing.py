@@ -23,8 +23,8 @@ from clockhand.store import database, migrations, partitions
 
 _FILL: tuple[LiteralString, ...] = (
     "INSERT INTO owners (owner) SELECT 'k8s/team-' || n FROM generate_series(0, 99) AS n",
-    """INSERT INTO job_specs (job_id, generation, spec, stored_at)
-       SELECT gen_random_uuid(), 1, kinds.spec, now()
+    """INSERT INTO job_specs (job_id, generation, spec, followed, stored_at)
+       SELECT gen_random_uuid(), 1, kinds.spec, false, now()
        FROM unnest(%(specs)s::jsonb[]) WITH ORDINALITY AS kinds (spec, number)
        JOIN generate_series(1, %(jobs)s) AS n ON kinds.number = 1 + n %% %(distinct)s
        ORDER BY n""",

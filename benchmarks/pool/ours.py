@@ -36,11 +36,11 @@ _FILL = (
        SELECT n, to_timestamp(%(due)s::float8 + floor(seconds * %(steps)s) / %(steps)s) AS at
        FROM generate_series(1, %(jobs)s) AS n,
             LATERAL (SELECT n * 7919::bigint %% %(jobs)s * %(spread)s::float8 / %(jobs)s AS seconds) AS place""",
-    """INSERT INTO job_specs (job_id, generation, spec, payload, stored_at)
+    """INSERT INTO job_specs (job_id, generation, spec, payload, followed, stored_at)
        SELECT gen_random_uuid(), 1,
               kinds.spec || CASE WHEN %(once)s THEN jsonb_build_object('schedule', NULL, 'at', to_char(
                   due.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) ELSE '{}' END,
-              %(payload)s, now()
+              %(payload)s, false, now()
        FROM due
        JOIN unnest(%(specs)s::jsonb[]) WITH ORDINALITY AS kinds (spec, number) ON kinds.number = 1 + n %% %(distinct)s
        ORDER BY n""",

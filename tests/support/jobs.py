@@ -40,8 +40,9 @@ _MAKE = """
 WITH owned AS (
     INSERT INTO owners (owner) VALUES (%(owner)s) ON CONFLICT DO NOTHING),
 spec AS (
-    INSERT INTO job_specs (job_id, generation, spec, payload, template, stored_at)
-    SELECT id, 1, %(spec)s, '{"made": "for a test"}', '{"spec": {"containers": [{"name": "main", "image": "any"}]}}', %(now)s
+    INSERT INTO job_specs (job_id, generation, spec, payload, template, followed, stored_at)
+    SELECT id, 1, %(spec)s, '{"made": "for a test"}', '{"spec": {"containers": [{"name": "main", "image": "any"}]}}',
+           %(followed)s, %(now)s
     FROM unnest(%(ids)s::uuid[]) AS id
     RETURNING spec_id, job_id),
 made AS (
@@ -84,6 +85,7 @@ async def make_jobs(
     parameters = {
         "owner": owner,
         "spec": spec.encode(job).decode(),
+        "followed": job.followed,
         "ids": [uuid.uuid4() for _ in numbers],
         "names": [f"{name}-{number:05}" for number in numbers],
         "shards": [ids.twin(number, pooled=job.handler is not None) for number in numbers],

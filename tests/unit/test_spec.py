@@ -364,3 +364,19 @@ def texts(value: object) -> Iterator[str]:
         yield from itertools.chain(value, *map(texts, value.values()))
     elif isinstance(value, list):
         yield from itertools.chain.from_iterable(map(texts, value))
+
+
+@pytest.mark.parametrize(
+    ("fields", "followed"),
+    [
+        ({}, False),
+        ({"catchUp": {"policy": "Latest"}, "concurrencyPolicy": "Allow", "delivery": "AtMostOnce"}, False),
+        ({"maxConcurrentRuns": 3}, True),
+        ({"concurrencyPolicy": "Queue"}, True),
+        ({"concurrencyPolicy": "Forbid"}, True),
+        ({"catchUp": {"policy": "All"}}, True),
+        ({"concurrencyGroup": "exports"}, True),
+    ],
+)
+def test_who_has_runs_that_wait_for_others_is_followed(fields: dict[str, Any], followed: bool) -> None:
+    assert spec.parse({"schedule": "* * * * *", "handler": "x", **fields}).followed is followed

@@ -146,6 +146,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return hashed or self.every is not None or self.jitter_seconds > 0
 
     @property
+    def followed(self) -> bool:
+        """Whether another run, of this job or of its group, may wait for one of this spec to end."""
+        limited = self.max_concurrent_runs is not None or self.concurrency_policy is not ConcurrencyPolicy.ALLOW
+        return limited or self.concurrency_group is not None or self.catch_up.policy is CatchUpPolicy.ALL
+
+    @property
     def run_at(self) -> datetime | None:
         """The slot of a one-shot."""
         return _instant(self.at, "spec.at")

@@ -110,6 +110,7 @@ def stored_spec(reading: declared.Reading) -> mirroring.Spec:
         payload=reading.payload_json,
         template=reading.template_json,
         template_hash=reading.template_hash,
+        followed=reading.job is not None and reading.job.followed,
     )
 
 

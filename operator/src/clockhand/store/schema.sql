@@ -141,7 +141,7 @@ CREATE TABLE public.job_specs (
     payload json,
     template jsonb,
     template_hash bytea,
-    followed boolean GENERATED ALWAYS AS ((((spec ->> 'maxConcurrentRuns'::text) IS NOT NULL) OR ((spec ->> 'concurrencyPolicy'::text) <> 'Allow'::text) OR ((spec #>> '{catchUp,policy}'::text[]) = 'All'::text) OR ((spec ->> 'concurrencyGroup'::text) IS NOT NULL))) STORED,
+    followed boolean DEFAULT true NOT NULL,
     stored_at timestamp with time zone NOT NULL
 );
 

@@ -67,9 +67,7 @@ CREATE TABLE job_specs (
     payload         json,
     template        jsonb,
     template_hash   bytea,
-    followed        boolean GENERATED ALWAYS AS (    -- another run may wait for one under this spec to end
-        spec ->> 'maxConcurrentRuns' IS NOT NULL OR spec ->> 'concurrencyPolicy' <> 'Allow'
-        OR spec #>> '{catchUp,policy}' = 'All' OR spec ->> 'concurrencyGroup' IS NOT NULL) STORED,
+    followed        boolean NOT NULL DEFAULT true,  -- another run may wait for one under this spec to end; told by who stores it
     stored_at       timestamptz NOT NULL
 );
 CREATE INDEX job_specs_by_job ON job_specs (job_id);
