@@ -19,9 +19,9 @@ PATH = "/openapi.json"
 _REF = "#/components/schemas/{name}"
 _WORKER_REF = "#/components/schemas/Worker{name}"
 _TO_SCHEMA = re.compile(r'"#/components/schemas/([^"]+)"')
-_ALWAYS = (401, 403, 422, 429, 500, 503)
+_ALWAYS = (400, 401, 403, 422, 429, 500, 503)
 """What any call may be answered."""
-_WITH_BODY = (400, 408, 413, 415)
+_WITH_BODY = (408, 413, 415)
 _WITH_KEY = (409,)
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _KEY = "A text of the caller's own: within a day the same request with the same key has one effect and one answer."
@@ -200,5 +200,9 @@ def _bad(route: routes.Route) -> Json:
 
 
 def _problem(status: int) -> Json:
-    content = {problems.MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
+    content: Json = {problems.MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
+    if status == http.HTTPStatus.BAD_REQUEST:
+        content["text/plain"] = {
+            "schema": {"type": "string", "description": "Of what is no HTTP, or a path beyond 8 KiB."}
+        }
     return {"description": http.HTTPStatus(status).phrase, "content": content}
