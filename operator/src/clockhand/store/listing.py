@@ -293,7 +293,7 @@ def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uui
         "before": before,
         "floor": names.lowest(span.oldest),
         "oldest": span.oldest,
-        "newest": span.newest,
+        "newest": min(span.newest, ids.scheduled_at_of(before)),
         "asof": span.asof,
         "take": take,
     }

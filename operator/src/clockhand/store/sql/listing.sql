@@ -39,7 +39,8 @@ SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
     ORDER BY s.run_id DESC LIMIT %(take)s) found ON true;
 
 -- name: live_by_job
--- A job has several ids where it was deleted and made again under its name.
+-- A job has several ids where it was deleted and made again under its name. Their runs are in an index by instant, which has
+-- no run id: several of one instant are taken all together, and put into their order above.
 WITH scanned AS MATERIALIZED (
     SELECT r.* FROM unnest(%(jobs)s::uuid[]) AS j (id), LATERAL (
         SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason,
@@ -48,7 +49,7 @@ WITH scanned AS MATERIALIZED (
         FROM live_runs
         WHERE job_id = j.id AND scheduled_at <= %(newest)s AND scheduled_at >= %(oldest)s
           AND run_id < %(before)s AND run_id >= %(floor)s
-        ORDER BY scheduled_at DESC, run_id DESC LIMIT %(scan)s) r
+        ORDER BY scheduled_at DESC FETCH FIRST %(scan)s ROWS WITH TIES) r
     ORDER BY r.run_id DESC LIMIT %(scan)s),
 edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
 SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
@@ -105,7 +106,7 @@ WITH scanned AS MATERIALIZED (
         FROM run_history
         WHERE job_id = j.id AND scheduled_at <= %(newest)s AND scheduled_at >= %(oldest)s
           AND run_id < %(before)s AND run_id >= %(floor)s
-        ORDER BY scheduled_at DESC, run_id DESC LIMIT %(scan)s) r
+        ORDER BY scheduled_at DESC FETCH FIRST %(scan)s ROWS WITH TIES) r
     ORDER BY r.run_id DESC LIMIT %(scan)s),
 edge AS (SELECT run_id AS edge, (SELECT count(*) FROM scanned) AS looked FROM scanned ORDER BY run_id LIMIT 1)
 SELECT edge.*, found.* FROM edge LEFT JOIN LATERAL (
