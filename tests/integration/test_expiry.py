@@ -12,9 +12,10 @@ import pytest
 from tests.support import jobs, sighted, statements
 
 from clockhand import errors
-from clockhand.domain import ids
+from clockhand.domain import ids, spec
 from clockhand.domain.states import RunState as S
 from clockhand.engine import expiry, mirror, replica, requests, shards, templates
+from clockhand.engine.pools import service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
@@ -47,10 +48,12 @@ async def now(db: database.Database) -> datetime:
         return await database.now(connection)
 
 
-async def make(db: database.Database, at: datetime, *, name: str = "once", owner: str = jobs.OWNER) -> jobs.Job:
+async def make(
+    db: database.Database, at: datetime, *, name: str = "once", owner: str = jobs.OWNER, job: spec.JobSpec | None = None
+) -> jobs.Job:
     """A one-shot whose slot `at` was decided, with the usual time to live."""
     async with db.transaction() as connection:
-        made = await jobs.make_job(connection, name=name, owner=owner)
+        made = await jobs.make_job(connection, job, name=name, owner=owner)
         await connection.execute(
             "UPDATE jobs SET ttl_seconds = %s, last_slot_at = %s WHERE job_id = %s",
             (TTL.total_seconds(), at, made.job_id),
@@ -361,3 +364,25 @@ async def test_a_replica_looks_only_where_there_is_something(
         assert names.count("pauses.resumable") == 1, "a dead process is rare"
         assert names.count("expiry.settle") == 1
         assert await expires_at(db, job) == now + TTL
+
+
+async def test_workers_jobs_go_too_whoever_can_take_them_away(
+    db: database.Database, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "EVERY", 0.0)
+    steps = service.Pools(db, replica="api", lease=jobs.LONG).steps()
+    await steps["shards"]()
+    made = await make(db, now - HOUR, name="made", owner="rest/tenant", job=jobs.pooled())
+    declared = await make(db, now - HOUR, name="declared", job=jobs.pooled())
+    await steps["shards"]()
+    await steps["expire"]()
+    async with db.transaction() as connection:
+        [gone] = await jobs.query(connection, "SELECT job_id FROM jobs WHERE deleted_at IS NOT NULL")
+    assert gone.job_id == made.job_id
+    assert await expires_at(db, declared) is None, "an API process has no say over objects"
+    async with clients.connect(NOBODY) as client:
+        operator = replica.Replica(db, client, name="operator", lease=jobs.LONG)
+        await operator.held.run_once()
+        await operator.held.run_once()
+        await operator.steps()["tidy"]()
+    assert await expires_at(db, declared) is not None, "an operator looks after the objects of either kind"
