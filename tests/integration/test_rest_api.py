@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support import jobs, limits, workers_api
-from tests.support.workers_api import Caller, Served
+from tests.support.workers_api import Caller, Rest, Served
 
 from clockhand import errors, metrics
 from clockhand.api.rest import openapi, page
@@ -332,7 +332,7 @@ async def test_a_cluster_that_cannot_be_asked_lets_nobody_act(api: Served, clust
 
 async def test_an_owner_has_a_rate(db: database.Database, tmp_path: Path) -> None:
     file = limits.file(tmp_path, f"owners: {{{TENANT}: {{requestsPerSecond: 2}}}}")
-    async with workers_api.served(db, limits=file) as api:
+    async with workers_api.served(db, over=Rest(limits=file)) as api:
         editor, other = await holder(api), await holder(api, owner="rest/other")
         answers = [await editor.send("GET", "/v1/jobs") for _ in range(30)]
         refused = [answer for answer in answers if answer.status == 429]
@@ -343,7 +343,7 @@ async def test_an_owner_has_a_rate(db: database.Database, tmp_path: Path) -> Non
 
 
 async def test_more_than_there_is_room_for_is_told_to_come_again(db: database.Database) -> None:
-    async with workers_api.served(db, connections=1) as api:
+    async with workers_api.served(db, over=Rest(connections=1)) as api:
         editor = await holder(api)
         await editor.send("GET", "/v1/jobs")
         before = metrics.REST_SHED._value.get()
@@ -357,6 +357,27 @@ async def test_more_than_there_is_room_for_is_told_to_come_again(db: database.Da
         assert {answer.status for answer in await asyncio.gather(*asked[:16])} == {200}, "what had one, has it"
         assert metrics.REST_SHED._value.get() == before + 84
         assert "Retry-After" in next(iter(done)).result().headers
+
+
+async def test_workers_do_not_wait_for_what_is_asked_over_rest(db: database.Database, database_url: str) -> None:
+    await workers_api.make_pool(db)
+    own = database.Database(database_url, size=1, name="rest", patience=0.5)
+    await own.open()
+    async with workers_api.served(db, over=Rest(connections=1, db=own)) as api:
+        viewer, worker = await holder(api, tokens.Role.VIEWER), await api.worker()
+        await viewer.send("GET", "/v1/audit")
+        async with db.transaction() as blocking:
+            await blocking.execute("LOCK TABLE audit")
+            asked = [asyncio.create_task(viewer.send("GET", "/v1/audit")) for _ in range(16)]
+            # one has the connection and waits for the table; the others are told that there is none
+            done, waiting = set[asyncio.Task[Any]](), set(asked)
+            while len(waiting) > 1:
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+            assert {task.result().status for task in done} == {503}
+            assert (await worker.call("claim")).status == 200
+        await asyncio.gather(*waiting)
+    await own.close()
 
 
 # what is wrong

@@ -59,6 +59,15 @@ class Caller:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """What the REST API has of its own: connections, of the same database where it has none, and limits."""
+
+    connections: int = 4
+    db: database.Database | None = None
+    limits: limit_files.LimitsFile | None = None
+
+
+@dataclass(frozen=True)
 class Served:
     """A running API. `pools` is the engine below it."""
 
@@ -88,17 +97,22 @@ async def served(
     most_waiting: int = pools.MOST_WAITING,
     body_seconds: float = bodies.READ_SECONDS,
     kafka: publishing.Publisher | None = None,
-    limits: limit_files.LimitsFile | None = None,
-    connections: int = 4,
+    over: Rest | None = None,
 ) -> AsyncIterator[Served]:
-    """The API over `db` for the length of the block, with the loops of its engine."""
+    """The API over `db` for the length of the block, with the loops of its engine; REST as `over` has it."""
     engine = service.Pools(db, replica="api-1", lease=LEASE, kafka=kafka)
     calls = pools.PoolCalls(engine, most_waiting=most_waiting)
     gate = auth.Gate(db, asked)
-    file = limits or limit_files.LimitsFile(None)
-    settings = config.Settings(database_url="", replica="api-1", rest_pool=connections)
+    has = over or Rest()
+    settings = config.Settings(database_url="", replica="api-1", rest_pool=has.connections)
     api = rest.Rest(
-        settings, db, gate=gate, asked=asked, limits=file, changed=engine.changed, body_seconds=body_seconds
+        settings,
+        has.db or db,
+        gate=gate if has.db is None else auth.Gate(has.db, asked),
+        asked=asked,
+        limits=has.limits or limit_files.LimitsFile(None),
+        changed=engine.changed,
+        body_seconds=body_seconds,
     )
     stop = asyncio.Event()
     connector = aiohttp.TCPConnector(limit=0)
