@@ -69,7 +69,7 @@ async def _all(
     async with db.transaction() as connection:
         selection = _selection(wanted, await database.now(connection))
     done, after = Done(dry_run=wanted.dry_run), runs.NO_RUN
-    while (most := wanted.limit - done.redriven) > 0:
+    while (most := min(redrive.BATCH, wanted.limit - done.redriven)) > 0:
         async with db.transaction() as connection:
             if wanted.dry_run:
                 step = await redrive.count(connection, selection, after=after, most=most)

@@ -43,9 +43,12 @@ async def step(
     actor: str,
     caps: limits.Limits | None = None,
 ) -> Step:
-    """Takes back up to `most` runs of `selection`, oldest first, from after `after`: begin with none, go on with `last`."""
+    """Takes back up to `most` runs of `selection`, oldest first, from after `after`: begin with none, go on with `last`.
+
+    One a transaction: it locks all their jobs at once, in the order of locks.
+    """
     now = await database.now(connection)
-    found = await redrives.find(connection, selection, after=after, limit=min(most, BATCH))
+    found = await redrives.find(connection, selection, after=after, limit=most)
     if not found:
         return Step(None)
     job_ids = await redrives.lock_jobs(connection, {run.job_id for run in found})
@@ -58,7 +61,7 @@ async def step(
 
 async def count(connection: database.Connection, selection: redrives.Selection, *, after: uuid.UUID, most: int) -> Step:
     """The same, but it only looks."""
-    found = await redrives.find(connection, selection, after=after, limit=min(most, BATCH))
+    found = await redrives.find(connection, selection, after=after, limit=most)
     return Step(found[-1].run_id, len(found)) if found else Step(None)
 
 

@@ -27,6 +27,12 @@ class Cursors:
         self._db = db
         self._key = b""
 
+    async def ready(self) -> None:
+        """Has the key at hand, for whoever writes a cursor within a transaction: it takes no second connection then."""
+        if not self._key:
+            async with self._db.transaction() as connection:
+                self._key = await installation.cursor_key(connection)
+
     async def write(self, of: tuple[object, ...], place: bytes) -> str:
         """The cursor of a place in a list."""
         signature = await self._signature(of, place)
@@ -44,9 +50,7 @@ class Cursors:
         return place
 
     async def _signature(self, of: tuple[object, ...], place: bytes) -> bytes:
-        if not self._key:
-            async with self._db.transaction() as connection:
-                self._key = await installation.cursor_key(connection)
+        await self.ready()
         text = msgspec.json.encode((of, place))
         return hashlib.blake2b(text, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
 

@@ -169,9 +169,8 @@ class Orders:
         """How many are tried again. A run that dies again meanwhile is not taken twice by the calls that follow."""
         sent: resources.RetryManyRequest = call.sent
         of = (call.owner, "retry", sent.job, sent.state, sent.since, sent.until)
-        place = None
-        if sent.cursor is not None:
-            place = await self._place(of, sent.cursor)
+        await self._cursors.ready()
+        place = None if sent.cursor is None else await self._place(of, sent.cursor)
 
         async def act(connection: database.Connection, now: datetime) -> answers.Answer:
             ended_before, after = (now, run_rows.NO_RUN) if place is None else _unpacked(place)
@@ -199,18 +198,14 @@ class Orders:
         self, connection: database.Connection, selection: redrives.Selection, call: routes.Call, after: uuid.UUID
     ) -> tuple[resources.RetriedMany, uuid.UUID | None]:
         """What came of it, and the run that was looked at last, where there may be more behind it."""
-        retried = passed = 0
-        while (most := call.sent.limit - retried - passed) > 0:
-            if call.sent.dry_run:
-                step = await redrive.count(connection, selection, after=after, most=most)
-            else:
-                caps = self._file.current
-                step = await redrive.step(connection, selection, after=after, most=most, actor=call.actor, caps=caps)
-            retried, passed = retried + step.redriven, passed + step.passed_over
-            if step.last is None:
-                return resources.RetriedMany(retried=retried, passed=passed), None
-            after = step.last
-        return resources.RetriedMany(retried=retried, passed=passed), after
+        limit = call.sent.limit
+        if call.sent.dry_run:
+            step = await redrive.count(connection, selection, after=after, most=limit)
+        else:
+            caps = self._file.current
+            step = await redrive.step(connection, selection, after=after, most=limit, actor=call.actor, caps=caps)
+        done = resources.RetriedMany(retried=step.redriven, passed=step.passed_over)
+        return done, step.last if step.redriven + step.passed_over == limit else None
 
     async def _once(
         self, call: routes.Call, act: Callable[[database.Connection, datetime], Awaitable[answers.Answer]]
