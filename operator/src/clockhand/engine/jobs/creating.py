@@ -28,8 +28,9 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """A job that was made."""
+    """A job that was made, as it was wanted and as it is."""
 
+    wanted: Wanted
     reading: declared.Reading
 
     @property
@@ -87,17 +88,16 @@ async def add(
 ) -> Sequence[Outcome]:
     """Makes jobs; what became of each, in their order."""
     outcomes = list(_made(wanted, now))
-    new = [one.reading.declared for one in outcomes if isinstance(one, Made)]
+    new = [one for one in outcomes if isinstance(one, Made)]
     if not new:
         return outcomes
     # whoever makes jobs of an owner holds its row from here on: names and quotas cannot be raced for
-    shards = await edits.place(connection, new)
+    shards = await edits.place(connection, [one.reading.declared for one in new])
     admit = await _admission(connection, limits, new)
     outcomes = [admit(one) if isinstance(one, Made) else one for one in outcomes]
-    made = [(one.reading, given.asker) for one, given in zip(outcomes, wanted, strict=True) if isinstance(one, Made)]
-    if made:
-        await _store(connection, [reading for reading, _ in made], shards, now=now)
-        await audits.add(connection, [_asked(reading.declared, asker) for reading, asker in made], now=now)
+    if made := [one for one in outcomes if isinstance(one, Made)]:
+        await _store(connection, [one.reading for one in made], shards, now=now)
+        await audits.add(connection, [_asked(one) for one in made], now=now)
     return outcomes
 
 
@@ -124,16 +124,17 @@ def _made(wanted: Sequence[Wanted], now: datetime) -> Iterator[Outcome]:
                 continue
             if not draft.spec.job.spreads:  # those of one spec begin alike, and most jobs share few
                 begins[draft.spec.spec_json] = begin
-        yield Made(declared.read(who, draft.spec, begin))
+        yield Made(one, declared.read(who, draft.spec, begin))
 
 
 async def _admission(
-    connection: database.Connection, limits: limits_domain.Limits, new: Sequence[declared.Declared]
+    connection: database.Connection, limits: limits_domain.Limits, new: Sequence[Made]
 ) -> Callable[[Made], Outcome]:
     """Says of one job after the other whether there is room for its name and its number."""
-    named = {(who.owner, who.name) for who in new if not _named_by_id(who)}
+    # a name that was made from an id is nobody else's
+    named = {(one.wanted.asker.owner, one.name) for one in new if one.wanted.draft.name is not None}
     taken = set(await rows.taken(connection, named))
-    caps = {owner: limits.job_cap(owner) for owner in {who.owner for who in new}}
+    caps = {owner: limits.job_cap(owner) for owner in {one.wanted.asker.owner for one in new}}
     room = {
         owner: cap - await rows.count(connection, owner, limit=cap) for owner, cap in caps.items() if cap is not None
     }
@@ -154,11 +155,6 @@ async def _admission(
     return admit
 
 
-def _named_by_id(who: declared.Declared) -> bool:
-    """Whether nobody gave it a name, so that nobody else can have it."""
-    return who.name.endswith(str(who.uid))
-
-
 async def _store(
     connection: database.Connection,
     readings: Sequence[declared.Reading],
@@ -172,5 +168,6 @@ async def _store(
     await rows.add_status(connection, {row.job_id: row.shard for row in stored})
 
 
-def _asked(who: declared.Declared, asker: Asker) -> requests.Asked:
-    return requests.Asked(who.owner, asker.actor, "create", job_id=who.uid, detail={"name": who.name})
+def _asked(made: Made) -> requests.Asked:
+    asker = made.wanted.asker
+    return requests.Asked(asker.owner, asker.actor, "create", job_id=made.job_id, detail={"name": made.name})
