@@ -119,9 +119,7 @@ class Ground:
         connection: Any = await psycopg.AsyncConnection.connect(self.url, row_factory=rows.namedtuple_row)
         async with connection:
             now = await database.now(connection)
-            await requests.request_run(
-                connection, owner=self.owner, job_id=job_id, name=name, actor="test", now=now
-            )
+            await requests.request_run(connection, owner=self.owner, job_id=job_id, name=name, actor="test", now=now)
         return Due(job_id, now, plan.failing, plan.attempts, states.RunKind.MANUAL.value, name)
 
 
