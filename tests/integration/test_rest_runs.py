@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 import pytest
-from tests.support import jobs, workers_api
+from tests.support import jobs, worker_process, workers_api
 from tests.support.answers import Answer
 from tests.support.workers_api import Caller, Served
 
@@ -113,6 +113,27 @@ async def test_a_list_has_all_that_became_of_slots_newest_first(world: World, ed
 @pytest.mark.parametrize("query", [{}, {"job": "blue"}, {"state": "Dead&state=Skipped&state=Queued"}])
 async def test_pages_together_are_the_list(world: World, editor: Caller, limit: int, query: dict[str, str]) -> None:
     assert await listed(editor, "/v1/runs", limit=limit, **query) == await listed(editor, "/v1/runs", **query)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+async def test_what_has_one_instant_is_listed_once(
+    db: database.Database, world: World, editor: Caller, limit: int
+) -> None:
+    at = ids.whole_ms(world.now - 30 * MINUTE)
+    async with db.transaction() as connection:
+        for number, job in enumerate(await jobs.make_jobs(connection, 6, owner=OWNER, name="same")):
+            await jobs.make_run(connection, job, (S.QUEUED, S.SUCCEEDED, S.DEAD)[number % 3], at=at)
+            for key in ("by-hand", "again"):
+                run_id = ids.run_id(job_id=job.job_id, scheduled_at=at, kind=states.RunKind.MANUAL, key=key)
+                own = {"run_id": run_id, "kind": "Manual", "key": key, "name": f"{job.name}-{key}"}
+                await jobs.make_run(connection, job, S.SUCCEEDED, at=at, **own)
+            await connection.execute(SKIP.encode(), (at, at, job.job_id))
+    whole = await listed(editor, "/v1/runs", limit=1_000)
+    assert len([run for run in whole if run["job"].startswith("same")]) == 6 * 4
+    assert await listed(editor, "/v1/runs", limit=limit) == whole
+    of_job = await listed(editor, "/v1/runs", job="same-00002")
+    assert len(of_job) == 4
+    assert await listed(editor, "/v1/runs", job="same-00002", limit=limit) == of_job
 
 
 async def test_filters(world: World, editor: Caller) -> None:
@@ -322,6 +343,23 @@ async def test_a_key_stands_for_one_run(db: database.Database, world: World, edi
     assert (later.status, later.json["id"]) == (202, first.json["id"])
     other = await editor.post(f"/v1/jobs/{world.red.job_id}:run", b"", headers={"Idempotency-Key": "another"})
     assert other.json["id"] != first.json["id"]
+
+
+async def test_a_worker_that_waits_is_given_the_run_at_once(
+    db: database.Database, world: World, api: Served, editor: Caller
+) -> None:
+    worker = await api.worker(owner=OWNER)
+    async with db.transaction() as connection:
+        job = await jobs.make_job(connection, jobs.pooled("0 0 1 1 *"), owner=OWNER, name="mail")
+    claim = asyncio.create_task(worker.call("claim", place="acme", waitSeconds=30))
+    await worker_process.until(lambda: bool(api.pools.desk.sitting(f"{OWNER}/mailers")))
+    run = (await editor.post(f"/v1/jobs/{job.job_id}:run", {"payload": {"to": "you"}})).json
+    [given] = (await claim).json["runs"]
+    assert (given["runId"], given["payload"]) == (run["id"], {"to": "you"})
+    done = {"runId": given["runId"], "token": given["token"], "outcome": "Succeeded", "result": {"sent": 1}}
+    assert (await worker.call("report", place="acme", reports=[done])).status == 200
+    shown = (await get(editor, f"/v1/runs/{run['id']}")).json
+    assert (shown["state"], shown["result"], shown["worker"]) == ("Succeeded", {"sent": 1}, jobs.WORKER)
 
 
 async def test_twenty_with_one_key_have_one_effect(db: database.Database, world: World, editor: Caller) -> None:
