@@ -151,6 +151,20 @@ async def test_an_owner_that_the_pool_does_not_allow_waits(db: database.Database
         assert (await task).runs == ()
 
 
+async def test_who_is_not_allowed_does_not_end_the_hand_over_of_others(db: database.Database, minute: datetime) -> None:
+    async with db.transaction() as connection:
+        await connection.execute("UPDATE pools SET allowed_owners = '{}'")
+        await queued(connection, 1, owner=B)
+    async with looking(service.Pools(db, replica="one", lease=jobs.LONG)) as pools:
+        task = await waiting(pools)
+        await due(db, 1, minute)
+        async with db.transaction() as connection:
+            await connection.execute("UPDATE live_runs SET queue_at = queue_at - interval '1 h'")
+        assert await fire_all(db, pools) == 1
+        assert await counts(db) == {"Queued": 1, "Claimed": 1}
+        assert len((await task).runs) == 1
+
+
 async def test_nothing_is_handed_over_on_a_promoted_database(
     db: database.Database, minute: datetime, pools: service.Pools
 ) -> None:
@@ -188,7 +202,7 @@ async def test_a_commit_that_nobody_is_sure_of_is_looked_up(
     await due(db, 2, minute)
     asked = claim(max=2, wait_seconds=30.0)
     task = asyncio.create_task(pools.claim(jobs.POOL, asked))
-    await until(lambda: bool(pools.desk.pairs()) and pools.desk.sitting(jobs.POOL)[0].looked.is_set())
+    await until(lambda: bool(pools.desk.spans()) and pools.desk.sitting(jobs.POOL)[0].looked.is_set())
     commit = database._commit
 
     async def unsure(connection: database.Connection) -> None:
@@ -231,7 +245,7 @@ async def test_whoever_hangs_up_while_it_is_served_is_given_it_again(
     await due(db, 1, minute)
     asked = claim(request_id=uuid.uuid4(), wait_seconds=30.0)
     task = asyncio.create_task(pools.claim(jobs.POOL, asked))
-    await until(lambda: bool(pools.desk.pairs()))
+    await until(lambda: bool(pools.desk.spans()))
     async with db.transaction() as blocker:
         await blocker.execute("LOCK TABLE job_status IN EXCLUSIVE MODE")
         firing = asyncio.create_task(fire_all(db, pools))

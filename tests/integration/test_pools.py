@@ -175,6 +175,19 @@ async def test_a_pool_takes_its_own_and_allowed_owners_runs(db: database.Databas
         assert (await pools.claim(jobs.POOL, claim())).runs == ()
 
 
+async def test_a_crowd_that_is_not_allowed_stands_in_nobodys_way(
+    db: database.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clockhand.engine.pools.backlog._MOST_OWNERS", 3)
+    async with db.transaction() as connection:
+        await make_pool(connection, allowed_owners=[B])
+        for owner in ("k8s/a", "k8s/aa", "k8s/b", "k8s/team-aa", A, B):
+            await queued(connection, 1, owner=owner)
+    async with looking(service.Pools(db, replica="one", lease=10)) as pools:
+        answer = await pools.claim(jobs.POOL, claim())
+        assert Counter(run.owner for run in answer.runs) == {A: 1, B: 1}
+
+
 async def test_owners_take_turns_by_their_weight(db: database.Database) -> None:
     async with db.transaction() as connection:
         await make_pool(connection, allowed_owners=["*"])
@@ -278,7 +291,7 @@ async def test_two_processes_never_give_a_run_twice(db: database.Database) -> No
 
 async def test_a_claim_waits_until_something_is_queued(db: database.Database, pools: service.Pools) -> None:
     waiting = asyncio.create_task(pools.claim(jobs.POOL, claim(wait_seconds=30)))
-    await until(lambda: bool(pools.desk.pairs()) and not pools.desk.marked.is_set())
+    await until(lambda: bool(pools.desk.spans()) and not pools.desk.marked.is_set())
     async with db.transaction() as connection:
         [made] = await queued(connection, 1)
     pools.desk.queued({(jobs.POOL, jobs.HANDLER)})
@@ -287,7 +300,7 @@ async def test_a_claim_waits_until_something_is_queued(db: database.Database, po
 
 async def test_a_process_without_shards_finds_what_others_queue(db: database.Database, pools: service.Pools) -> None:
     waiting = asyncio.create_task(pools.claim(jobs.POOL, claim(wait_seconds=30)))
-    await until(lambda: bool(pools.desk.pairs()) and pools.desk.sitting(jobs.POOL)[0].looked.is_set())
+    await until(lambda: bool(pools.desk.spans()) and pools.desk.sitting(jobs.POOL)[0].looked.is_set())
     async with db.transaction() as connection:
         [made] = await queued(connection, 1)
     await pools.steps()["pulse"]()
@@ -296,7 +309,7 @@ async def test_a_process_without_shards_finds_what_others_queue(db: database.Dat
 
 async def test_whoever_hangs_up_gives_the_seat_back(db: database.Database, pools: service.Pools) -> None:
     waiting = asyncio.create_task(pools.claim(jobs.POOL, claim(wait_seconds=30)))
-    await until(lambda: bool(pools.desk.pairs()))
+    await until(lambda: bool(pools.desk.spans()))
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert pools.desk.pairs() == []
+    assert pools.desk.spans() == {}

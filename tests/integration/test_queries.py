@@ -439,7 +439,8 @@ async def _backlog(scene: Scene) -> None:
         (jobs.POOL, jobs.HANDLER),
     )
     starts = {jobs.HANDLER: "k8s/team-50", "other": ""}
-    waiting = await pools.waiting(scene.connection, pool=jobs.POOL, starts=starts, limit=BATCH)
+    everybody = pools.Settings(jobs.POOL, jobs.OWNER, allowed_owners=(pools.EVERYBODY,)).spans
+    waiting = await pools.waiting(scene.connection, pool=jobs.POOL, starts=starts, spans=everybody, limit=BATCH)
     assert set(waiting) == {jobs.HANDLER}
     assert waiting[jobs.HANDLER][0] == "k8s/team-50"
     assert len(set(waiting[jobs.HANDLER])) == 40 == len(waiting[jobs.HANDLER])
@@ -450,9 +451,12 @@ async def _backlog(scene: Scene) -> None:
     assert len(await pools.assign(scene.connection, given, lease=90, now=scene.now)) == BATCH
     await pools.add(scene.connection, pool=jobs.POOL, owner=jobs.OWNER, name="mailers")
     assert set(await pools.settings(scene.connection, [jobs.POOL, "k8s/a/b"])) == {jobs.POOL}
-    pairs = [(jobs.POOL, jobs.HANDLER), (jobs.POOL, "other")]
-    assert await fire_rows.hand_over(scene.connection, pairs) == (1, {(jobs.POOL, "other")})
-    wake = await runs.wake(scene.connection, shards=ids.POOL_SHARDS, pairs=pairs)
+    few = pools.Settings(jobs.POOL, "k8s/nobody", allowed_owners=("k8s/team-50", "k8s/team-51")).spans
+    found = await pools.waiting(scene.connection, pool=jobs.POOL, starts=starts, spans=few, limit=BATCH)
+    assert set(found[jobs.HANDLER]) <= {"k8s/team-50", "k8s/team-51"}
+    spans = {(jobs.POOL, jobs.HANDLER): everybody, (jobs.POOL, "other"): everybody}
+    assert await fire_rows.hand_over(scene.connection, spans) == (1, {(jobs.POOL, "other")})
+    wake = await runs.wake(scene.connection, shards=ids.POOL_SHARDS, spans=spans)
     assert (wake.leased, wake.queued_for) == (True, {(jobs.POOL, jobs.HANDLER)})
 
 

@@ -258,7 +258,7 @@ async def until_waiting(api: workers_api.Served, count: int) -> None:
 
 def sitting(api: workers_api.Served) -> int:
     desk = api.pools.desk
-    return len(desk.sitting(jobs.POOL)) if desk.pairs() else 0
+    return len(desk.sitting(jobs.POOL)) if desk.spans() else 0
 
 
 async def test_200_workers_wait_at_once_and_each_gets_its_run(api: workers_api.Served) -> None:

@@ -62,7 +62,7 @@ async def test_workers_are_served_in_turn_as_far_as_their_room_goes() -> None:
     first, second = sit(desk, "a", room=3), sit(desk, "b", room=1)
     assert serve(desk, 5) == ["a", "b", "a", "a", None]
     assert [len(seat.done.result()) for seat in (first, second)] == [3, 1]
-    assert desk.pairs() == []
+    assert desk.spans() == {}
 
 
 async def test_whoever_was_given_something_takes_no_more() -> None:

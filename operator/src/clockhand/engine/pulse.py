@@ -101,7 +101,7 @@ class Pulse:
         """Does everything that is due now; returns when to come again."""
         held = self._held.holder().generations
         if not held:
-            if self._desk.pairs():  # who waits here is not to pay for that
+            if self._desk.spans():  # who waits here is not to pay for that
                 await self._look(held)
             return Pulsed(sleep=LONGEST_SLEEP / 4)
         wake = await self._look(held)
@@ -125,12 +125,12 @@ class Pulse:
         )
 
     async def _look(self, held: Collection[int]) -> runs.Wake:
-        pairs, workers = self._desk.pairs(), self._steps.workers
+        spans, workers = self._desk.spans(), self._steps.workers
         began = self._monotonic()
         async with self._db.transaction() as connection:
             known = workers.directory.used() if workers else ()
-            wake = await runs.wake(connection, shards=held, role=self._held.role, pairs=pairs, known=known)
-        self._desk.looked(pairs, wake.queued_for)
+            wake = await runs.wake(connection, shards=held, role=self._held.role, spans=spans, known=known)
+        self._desk.looked(spans, wake.queued_for)
         if workers:
             workers.directory.refresh(wake.pools, read_at=began)
         return wake
@@ -195,7 +195,7 @@ class Pulse:
     def _longest(self, wake: runs.Wake) -> float:
         if wake.queued:
             return _WHILE_QUEUED
-        return _WHILE_AWAITED if self._desk.pairs() else LONGEST_SLEEP
+        return _WHILE_AWAITED if self._desk.spans() else LONGEST_SLEEP
 
 
 def _until_next(wake: runs.Wake, longest: float) -> float:

@@ -12,7 +12,7 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from clockhand.domain import admission, states, times
-from clockhand.store import database
+from clockhand.store import database, pools
 from clockhand.store import shards as leases
 
 _CLAIMED = states.RunState.CLAIMED.value
@@ -132,17 +132,15 @@ async def live_of_jobs(
     return found
 
 
-async def hand_over(
-    connection: database.Connection, pairs: Sequence[tuple[str, str]]
-) -> tuple[int | None, Collection[tuple[str, str]]]:
+async def hand_over(connection: database.Connection, spans: pools.Spans) -> tuple[int | None, Collection[pools.Pair]]:
     """The epoch under which runs may be given to workers at once (None: they may not), and for which pairs.
 
-    A pair is a pool and a handler; where runs are queued for it, none may be given past them.
+    Where runs are queued for a pair by the owners in its spans, none may be given past them.
     """
-    parameters = {"pools": [pool for pool, _ in pairs], "handlers": [handler for _, handler in pairs]}
+    parameters, pairs = pools.asked(spans)
     row = await database.fetch_one(connection, "firing.hand_over", parameters)
     assert row is not None
-    return row.epoch, {pair for pair, queued in zip(pairs, row.queued, strict=True) if not queued}
+    return row.epoch, set(spans) - {pairs[number - 1] for number in row.queued}
 
 
 async def insert_runs(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from clockhand.store import assigned, database
 
 EVERYBODY = "*"
+Pair = tuple[str, str]
+"""A pool and a handler."""
+Span = tuple[str, str]
+"""Owners from the first text on and before the second."""
+Spans = Mapping[Pair, Sequence[Span]]
+_EVERY_OWNER = ("", "s")  # after rest/
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +40,13 @@ class Settings:
     def allows(self, owner: str) -> bool:
         """Whether the workers of the pool take runs of `owner`."""
         return owner == self.owner or owner in self.allowed_owners or EVERYBODY in self.allowed_owners
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Whose runs its workers take, to be looked for: what others queue for the pool is passed over."""
+        if EVERYBODY in self.allowed_owners:
+            return (_EVERY_OWNER,)
+        return [(owner, f"{owner}\x01") for owner in sorted({self.owner, *self.allowed_owners})]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,18 +93,44 @@ async def add(connection: database.Connection, *, pool: str, owner: str, name: s
     await database.execute(connection, "pools.add", {"pool": pool, "owner": owner, "name": name})
 
 
+def asked(spans: Spans) -> tuple[Mapping[str, Sequence[str]], Sequence[Pair]]:
+    """Parameters of a query that looks for what is queued in `spans`, and the pair of each of its rows."""
+    every = [(pool, handler, *span) for (pool, handler), found in spans.items() for span in found]
+    pools, handlers, lows, highs = map(list, zip(*every, strict=True)) if every else ([], [], [], [])
+    parameters = {"pools": pools, "handlers": handlers, "lows": lows, "highs": highs}
+    return parameters, list(zip(pools, handlers, strict=True))
+
+
 async def waiting(
-    connection: database.Connection, *, pool: str, starts: Mapping[str, str], limit: int
+    connection: database.Connection, *, pool: str, starts: Mapping[str, str], spans: Sequence[Span], limit: int
 ) -> Mapping[str, list[str]]:
-    """By handler, the owners that have Queued runs for it, at most `limit` in all.
+    """By handler, the owners within `spans` that have Queued runs for it, at most `limit` in all.
 
     `starts` has the handlers that are asked for and the owner from whom on each is gone through, and round again.
     """
-    parameters = {"pool": pool, "handlers": list(starts), "starts": list(starts.values()), "limit": limit}
+    parts = [(handler, *part) for handler, start in starts.items() for part in _laps(spans, start)]
+    parameters = {
+        "pool": pool,
+        "handlers": [handler for handler, *_ in parts],
+        "lows": [low for _, low, _, _ in parts],
+        "highs": [high for _, _, high, _ in parts],
+        "laps": [lap for *_, lap in parts],
+        "limit": limit,
+    }
     found: dict[str, list[str]] = {}
     for row in await database.fetch(connection, "pools.waiting", parameters):
         found.setdefault(row.handler, []).append(row.owner)
     return found
+
+
+def _laps(spans: Sequence[Span], start: str) -> Iterator[tuple[str, str, int]]:
+    """The parts of `spans` from `start` on, and then those before it."""
+    for low, high in spans:
+        if low < start < high:
+            yield start, high, 1
+            yield low, start, 2
+        else:
+            yield low, high, 1 if low >= start else 2
 
 
 async def lock_queued(connection: database.Connection, *, pool: str, shares: Sequence[Share]) -> Sequence[Any]:

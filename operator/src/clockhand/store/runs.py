@@ -16,7 +16,7 @@ import msgspec
 
 from clockhand.domain import clock as clocks
 from clockhand.domain import sharding, states
-from clockhand.store import database
+from clockhand.store import database, pools
 
 NO_RUN = uuid.UUID(int=0)
 
@@ -340,17 +340,19 @@ async def wake(
     *,
     shards: Collection[int],
     role: sharding.Role = sharding.Role.OPERATOR,
-    pairs: Sequence[tuple[str, str]] = (),
+    spans: pools.Spans | None = None,
     known: Collection[str] = (),
 ) -> Wake:
-    """One look for all loops, at `shards` and at what is overdue in any shard of the role; `pairs` are pools and handlers
-    for which somebody waits, `known` pools in use."""
+    """One look for all loops, at `shards` and at what is overdue in any shard of the role.
+
+    `spans` has the pools and handlers for which somebody waits, and whose runs they take; `known` are pools in use.
+    """
+    asked, pairs = pools.asked(spans or {})
     parameters = {
         "shards": sorted(shards),
         "first": role.shards.start,
         "last": role.shards.stop - 1,
-        "pools": [pool for pool, _ in pairs],
-        "handlers": [handler for _, handler in pairs],
+        **asked,
         "known": list(known),
     }
     row = await database.fetch_one(connection, "runs.wake", parameters)

@@ -68,16 +68,15 @@ class Backlog:
         """How many runs each owner is given for each handler."""
         turn = self._turns.setdefault(pool, _Turns())
         starts = {handler: turn.owners.get(handler, turns.Turn()).owner for handler in rooms}
-        waiting = await pools.waiting(connection, pool=pool, starts=starts, limit=_MOST_OWNERS)
+        spans, current = self._desk.settings_of(pool).spans, self._file.current
+        waiting = await pools.waiting(connection, pool=pool, starts=starts, spans=spans, limit=_MOST_OWNERS)
         self._desk.found_empty([(pool, handler) for handler in rooms if handler not in waiting])
-        settings, current = self._desk.settings_of(pool), self._file.current
-        allowed = {handler: [one for one in found if settings.allows(one)] for handler, found in waiting.items()}
-        owners = {owner for found in allowed.values() for owner in found}
+        owners = {owner for found in waiting.values() for owner in found}
         room = await limits.room(connection, current, owners=owners, pools=[pool] if owners else ())
         if room.owners or room.pools:
             self._held_back.add(pool)
         most = max(0, min(total, MOST_RUNS, room.pools.get(pool, total)))
-        return _divided(turn, allowed, rooms, total=most, owners=room.owners, weight=current.weight)
+        return _divided(turn, waiting, rooms, total=most, owners=room.owners, weight=current.weight)
 
     async def _give(
         self,

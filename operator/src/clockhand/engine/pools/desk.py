@@ -20,8 +20,6 @@ from clockhand.domain import states
 from clockhand.engine import limits
 from clockhand.store import assigned, pools
 
-Pair = tuple[str, str]
-"""A pool and a handler."""
 _BUSY_SECONDS, _COMING_SECONDS = 0.25, 0.1
 _LEAST = 50
 
@@ -127,7 +125,7 @@ class Desk:
         self._monotonic = monotonic
         self._moved = asyncio.Event()
         self._pools: dict[str, _Waiting] = {}
-        self._empty: set[Pair] = set()
+        self._empty: set[pools.Pair] = set()
         self._marked: set[str] = set()
         self._open = True
         self.marked = asyncio.Event()
@@ -230,16 +228,21 @@ class Desk:
         """Those who wait for runs of a pool."""
         return list(self._pools[pool].seats) if pool in self._pools else []
 
-    def pairs(self) -> Sequence[Pair]:
-        """What somebody waits for, in some order."""
-        return [(pool, name) for pool, waiting in self._pools.items() for name, line in waiting.lines.items() if line]
+    def spans(self) -> pools.Spans:
+        """What somebody waits for, and of which owners."""
+        return {
+            (pool, name): waiting.settings.spans
+            for pool, waiting in self._pools.items()
+            for name, line in waiting.lines.items()
+            if line
+        }
 
     def mark(self, pool: str) -> None:
         """Says that a pool's queue may have something for those who wait."""
         self._marked.add(pool)
         self.marked.set()
 
-    def queued(self, pairs: Collection[Pair]) -> None:
+    def queued(self, pairs: Collection[pools.Pair]) -> None:
         """Says that runs for `pairs` are queued, and marks the queues that somebody waits for."""
         self._empty.difference_update(pairs)
         for pool, handler in pairs:
@@ -255,14 +258,14 @@ class Desk:
             if waiting.seats:
                 self.mark(pool)
 
-    def found_empty(self, pairs: Collection[Pair]) -> None:
+    def found_empty(self, pairs: Collection[pools.Pair]) -> None:
         """Says that nothing was queued for `pairs` just now."""
         self._empty.update(pairs)
         for pool, handler in pairs:
             self._pools[pool].backed_up.discard(handler)
         self._moved.set()
 
-    def looked(self, pairs: Collection[Pair], queued: Collection[Pair]) -> None:
+    def looked(self, pairs: Collection[pools.Pair], queued: Collection[pools.Pair]) -> None:
         """Replaces what is known of empty queues by a look at `pairs`: any other may have filled since the last one."""
         self._empty = set(pairs) - set(queued)
         for waiting in self._pools.values():

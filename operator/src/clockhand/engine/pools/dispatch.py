@@ -87,8 +87,8 @@ class Dispatch:
         """What is wrong with a topic."""
         self._failed = 0
         self._connect_at = self._check_at = float("-inf")
-        self._seats: dict[desks.Pair, tuple[desks.Seat, pools.Settings]] = {}
-        self._flows: dict[desks.Pair, Flow] = {}
+        self._seats: dict[pools.Pair, tuple[desks.Seat, pools.Settings]] = {}
+        self._flows: dict[pools.Pair, Flow] = {}
         self._sends: set[asyncio.Task[None]] = set()
         self._look_now, self._count_now = asyncio.Event(), asyncio.Event()
 
@@ -193,7 +193,7 @@ class Dispatch:
         for pair, settings in served.items():
             self._sit(pair, settings)
 
-    def _served(self) -> Mapping[desks.Pair, pools.Settings]:
+    def _served(self) -> Mapping[pools.Pair, pools.Settings]:
         return {
             (pool, handler): one.settings
             for pool, one in self._pools.items()
@@ -201,10 +201,10 @@ class Dispatch:
             if protocol.topic_of(handler) not in self._wrong and not self._flow((pool, handler)).rests
         }
 
-    def _flow(self, pair: desks.Pair) -> Flow:
+    def _flow(self, pair: pools.Pair) -> Flow:
         return self._flows.setdefault(pair, Flow(self._window))
 
-    def _sit(self, pair: desks.Pair, settings: pools.Settings) -> None:
+    def _sit(self, pair: pools.Pair, settings: pools.Settings) -> None:
         flow = self._flow(pair)
         room = flow.window - flow.unstarted
         if pair in self._seats or room <= 0:
@@ -215,7 +215,7 @@ class Dispatch:
             # not awaited: a claim that rises may be given runs all the same, by a transaction that had taken its places
             seat.done.add_done_callback(lambda done: self._take(pair, seat, done.result()))
 
-    def _take(self, pair: desks.Pair, seat: desks.Seat, runs: Sequence[assigned.Assigned]) -> None:
+    def _take(self, pair: pools.Pair, seat: desks.Seat, runs: Sequence[assigned.Assigned]) -> None:
         if runs:
             if pair in self._flows:
                 self._flows[pair].unstarted += len(runs)
@@ -227,7 +227,7 @@ class Dispatch:
             del self._seats[pair]
             self._stand()
 
-    async def _publish(self, pair: desks.Pair, runs: Sequence[assigned.Assigned]) -> None:
+    async def _publish(self, pair: pools.Pair, runs: Sequence[assigned.Assigned]) -> None:
         unsent = await self._publisher.send(pair[0], runs)
         if not unsent:
             self._failed = 0
@@ -236,7 +236,7 @@ class Dispatch:
             metrics.KAFKA_MESSAGES.labels(outcome="failed").inc(len(unsent))
             await self._take_back(pair, unsent)
 
-    async def _take_back(self, pair: desks.Pair, unsent: Sequence[kafka.Unsent]) -> None:
+    async def _take_back(self, pair: pools.Pair, unsent: Sequence[kafka.Unsent]) -> None:
         """Queues what was not sent, for workers that poll."""
         passing = [one for one in unsent if one.passing]
         if passing:
@@ -250,7 +250,7 @@ class Dispatch:
             await self._publisher.close()
         self._look_now.set()
 
-    async def _release(self, pair: desks.Pair, runs: Sequence[assigned.Assigned]) -> None:
+    async def _release(self, pair: pools.Pair, runs: Sequence[assigned.Assigned]) -> None:
         attempts = [leases.Attempt(run.run_id, run.token, pair[0], None) for run in runs]
         try:
             async with self._db.transaction() as connection:

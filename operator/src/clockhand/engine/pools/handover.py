@@ -12,7 +12,7 @@ from datetime import datetime
 
 from clockhand.domain import states
 from clockhand.engine.pools import desk as desks
-from clockhand.store import assigned, database, firing
+from clockhand.store import assigned, database, firing, pools
 
 _Ready = tuple[firing.NewRun, firing.DueJob]
 _Seated = tuple[firing.NewRun, firing.DueJob, desks.Seat, firing.Given]
@@ -24,7 +24,7 @@ class HandOver:
     def __init__(self, desk: desks.Desk, handing: desks.Handing) -> None:
         self._desk = desk
         self._handing = handing
-        self.queued: set[desks.Pair] = set()
+        self.queued: set[pools.Pair] = set()
         """For whom runs were queued."""
 
     async def insert(
@@ -55,7 +55,9 @@ class HandOver:
         wanted = {(pair, owner) for pair, owner in owners if self._desk.hands_over(*pair, owner)}
         if not wanted:
             return None, ()
-        epoch, free = await firing.hand_over(connection, sorted({pair for pair, _ in wanted}))
+        pairs = sorted({pair for pair, _ in wanted})
+        spans = {pair: self._desk.settings_of(pair[0]).spans for pair in pairs}
+        epoch, free = await firing.hand_over(connection, spans)
         if epoch is None:
             return None, ()
         allowed = {(pair, owner) for pair, owner in wanted if pair in free}
@@ -68,7 +70,7 @@ class HandOver:
         return epoch, seated
 
 
-def _pair(job: firing.DueJob) -> desks.Pair:
+def _pair(job: firing.DueJob) -> pools.Pair:
     assert job.pool is not None
     assert job.handler is not None
     return job.pool, job.handler

@@ -56,12 +56,14 @@ WHERE job_id = ANY(%(job_ids)s);
 -- Before due runs go to waiting workers past the queue: where something is queued, nobody overtakes it. No epoch, on a
 -- promoted database that has not raised it: nothing is claimed there.
 SELECT (SELECT epoch FROM installation WHERE timeline = substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)) AS epoch,
-       ARRAY(SELECT (SELECT true FROM live_runs r
-                     WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
-                       AND r.handler = asked.handler
-                     LIMIT 1) IS NOT NULL
-             FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
-             ORDER BY number) AS queued;
+       ARRAY(SELECT asked.number
+             FROM unnest(%(pools)s::text[], %(handlers)s::text[], %(lows)s::text[], %(highs)s::text[])
+                  WITH ORDINALITY AS asked (pool, handler, low, high, number)
+             CROSS JOIN LATERAL (SELECT FROM live_runs r
+                                 WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
+                                   AND r.handler = asked.handler
+                                   AND r.owner >= asked.low COLLATE "C" AND r.owner < asked.high COLLATE "C"
+                                 LIMIT 1) AS there) AS queued;
 
 -- name: insert_runs
 -- A slot not after the job's high-water mark was decided before and is refused here; the unique key refuses a second run.

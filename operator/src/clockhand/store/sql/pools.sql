@@ -13,16 +13,16 @@ INSERT INTO pools (pool, owner, name) VALUES (%(pool)s, %(owner)s, %(name)s) ON 
 UPDATE pools SET lease_seconds = %(lease_seconds)s, heartbeat_seconds = %(heartbeat_seconds)s WHERE pool = %(pool)s;
 
 -- name: waiting
--- Owners with Queued runs in a pool, for each handler from a start on and round again: one probe an owner, however many
--- runs each of them has there.
+-- Owners with Queued runs in a pool, within spans of owners, those of the first lap first: one probe an owner, however
+-- many runs each of them has there.
 WITH RECURSIVE owners (handler, owner, bound, lap, number) AS (
-    SELECT asked.handler, first.owner, part.bound, part.lap, 1
-    FROM unnest(%(handlers)s::text[], %(starts)s::text[]) AS asked (handler, start)
-    CROSS JOIN LATERAL (VALUES (asked.start, 's', 1), ('', asked.start, 2)) AS part (start, bound, lap)  -- s: after rest/
+    SELECT asked.handler, first.owner, asked.high, asked.lap, 1
+    FROM unnest(%(handlers)s::text[], %(lows)s::text[], %(highs)s::text[], %(laps)s::int[])
+         AS asked (handler, low, high, lap)
     CROSS JOIN LATERAL (
         SELECT owner FROM live_runs r
         WHERE r.state = 'Queued' AND r.pool = %(pool)s AND r.pool IS NOT NULL AND r.handler = asked.handler
-          AND r.owner >= part.start COLLATE "C" AND r.owner < part.bound COLLATE "C"
+          AND r.owner >= asked.low COLLATE "C" AND r.owner < asked.high COLLATE "C"
         ORDER BY r.owner LIMIT 1) AS first
     UNION ALL
     SELECT owners.handler, following.owner, owners.bound, owners.lap, owners.number + 1

@@ -341,10 +341,12 @@ SELECT (SELECT clock FROM installed) AS clock,
        EXISTS (SELECT FROM live_runs r
                WHERE r.state IN ('Claimed', 'Running', 'Stopping') AND r.pool IS NOT NULL) AS leased,
        ARRAY(SELECT asked.number
-             FROM unnest(%(pools)s::text[], %(handlers)s::text[]) WITH ORDINALITY AS asked (pool, handler, number)
+             FROM unnest(%(pools)s::text[], %(handlers)s::text[], %(lows)s::text[], %(highs)s::text[])
+                  WITH ORDINALITY AS asked (pool, handler, low, high, number)
              CROSS JOIN LATERAL (SELECT FROM live_runs r
                                  WHERE r.state = 'Queued' AND r.pool = asked.pool AND r.pool IS NOT NULL
                                    AND r.handler = asked.handler
+                                   AND r.owner >= asked.low COLLATE "C" AND r.owner < asked.high COLLATE "C"
                                  LIMIT 1) AS there) AS queued_for,
        (SELECT coalesce(jsonb_agg(to_jsonb(p)), '[]') FROM pools p
         WHERE pool = ANY(%(known)s::text[]) AND deleted_at IS NULL) AS pools
