@@ -31,6 +31,7 @@ KINDS = {
         "Event",
         "Service",
         "TokenRequest",
+        "DeleteOptions",
     ),
     "apis__apps__v1": ("Deployment", "ReplicaSet"),
     "apis__policy__v1": ("PodDisruptionBudget",),

@@ -15,6 +15,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 APPLY = "application/apply-patch+yaml"
 _FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _INT64 = 1 << 63
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
@@ -80,9 +81,8 @@ def patch_of(form: str, patch: Any, kind: kinds.Kind) -> Callable[[Json], Any]:
 
 async def removal_of(request: web.Request) -> objects.Removal:
     """How a deletion is meant."""
-    options = _DeleteOptions()
-    if await request.read() and request.content_type != protobuf.MEDIA_TYPE:
-        options = converted(await json_of(request), _DeleteOptions)
+    is_said = bool(await request.read())
+    options = converted(await body_of(request, _OPTIONS) if is_said else {}, _DeleteOptions)
     conditions = options.preconditions or _Preconditions()
     grace = whole(request, "gracePeriodSeconds") if "gracePeriodSeconds" in request.query else None
     if request.query.get("propagationPolicy", options.propagation_policy) == "Orphan":

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def decode(body: bytes, kind: str) -> Json:
-    """The object as JSON would say it. `kind` is the name of its message in `wire.json` without the group's prefix."""
+    """The object as JSON would say it. `kind` is the name of its message in `wire.json`."""
     if not body.startswith(_MAGIC):
         raise errors.InvalidInput("", "the body is not protobuf as Kubernetes writes it")
     try:
