@@ -27,6 +27,8 @@ from tests.support.kubectl import Kubectl
 from clockhand.standalone import home as homes
 
 RECURRING = 5
+LEAST = 10
+"""Jobs that are accepted before it is hit, each second time."""
 _STEP = timedelta(seconds=10)
 _LONGEST_LIFE = 5.0
 _DATA = ".local/share/clockhand"
@@ -79,7 +81,7 @@ async def run(folder: Path, *, times: int) -> Checked:
     for number in range(times):
         async with dev.started(folder, port=port) as one, _load(one, accepted):
             if number % 2:  # else it is hit while it starts, most often
-                await one.until_ready()
+                await _until_taken(accepted, len(accepted) + LEAST)
             await asyncio.sleep(random.uniform(0.0, _LONGEST_LIFE))
             one.kill_all()
             await one.ended()
@@ -125,6 +127,15 @@ async def _load(one: dev.Dev, accepted: list[str]) -> AsyncIterator[None]:
         for maker in makers:
             maker.cancel()
         await asyncio.wait(makers)
+
+
+async def _until_taken(accepted: list[str], count: int) -> None:
+    """Waits until so many jobs were accepted."""
+
+    async def are_taken() -> bool:
+        return len(accepted) >= count
+
+    await dev.until(are_taken)
 
 
 async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
