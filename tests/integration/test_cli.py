@@ -13,7 +13,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,41 +20,9 @@ from typing import Any
 import pytest
 import yaml
 from tests.support import generated, light, postgres, tenants
+from tests.support.shell import SECONDS, Shell
 
 FAR = "0 0 1 1 *"
-_SECONDS = 120
-
-
-@dataclass(frozen=True)
-class Shell:
-    """Somebody at a terminal, with the settings of a tenant."""
-
-    environment: Mapping[str, str]
-    folder: Path
-
-    def __call__(self, *words: str, fails: int = 0, given: str = "", **settings: str) -> str:
-        """What a command says: on stdout, or on stderr where it fails as it is meant to."""
-        done = subprocess.run(
-            [sys.executable, "-m", "clockhand", *words],
-            env={**self.environment, "TMPDIR": str(self.folder), **settings},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            cwd=self.folder,
-            check=False,
-        )
-        assert done.returncode == fails, (words, done.stdout, done.stderr)
-        return done.stderr if fails else done.stdout
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "-o", "json"))
-
-    def job(self, *words: str) -> str:
-        """The name of a new job that is never due."""
-        name = f"job-{uuid.uuid4().hex[:12]}"
-        self("jobs", "create", name, "--schedule", FAR, "--pool", tenants.POOL, *words)
-        return name
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +99,7 @@ def test_a_run_is_waited_for_and_its_end_is_the_exit_code(shell: Shell) -> None:
 
 
 def wait_until(holds: Any) -> None:
-    ends = time.monotonic() + _SECONDS
+    ends = time.monotonic() + SECONDS
     while not holds():
         assert time.monotonic() < ends
         time.sleep(0.05)
@@ -178,7 +145,7 @@ def test_a_watch_shows_runs_as_they_change(shell: Shell) -> None:
         states = [(one["name"], one["state"]) for one in map(json.loads, until_over(watching.stdout))]
         assert states[-1] == (run, "Succeeded")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(timeout=_SECONDS) == 130
+        assert watching.wait(timeout=SECONDS) == 130
 
 
 def until_over(lines: Any) -> Iterator[str]:
@@ -326,7 +293,7 @@ def completed(shell: Shell, words: Mapping[str, str]) -> str:
         env={**shell.environment, **words},
         capture_output=True,
         text=True,
-        timeout=_SECONDS,
+        timeout=SECONDS,
         check=True,
     ).stdout
 
@@ -339,7 +306,7 @@ def test_a_terminal_sees_a_drawn_table(shell: Shell) -> None:
         env={**shell.environment, "TERM": "xterm"},
         stdout=theirs,
     ) as process:
-        assert process.wait(timeout=_SECONDS) == 0
+        assert process.wait(timeout=SECONDS) == 0
     os.close(theirs)
     shown = os.read(ours, 65536).decode()
     os.close(ours)
@@ -364,7 +331,7 @@ def test_the_page_begins_with_what_works(shell: Shell) -> None:
         env={**shell.environment, "PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=_SECONDS,
+        timeout=SECONDS,
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "hello deleted"), done.stderr

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clockhand.client import Attempt, ListedJob, Run, Slot
 
 NOTHING = "-"
+_FIRST = ("name", "id", "labels")
 _ANYTHING = ("payload", "result")
 """Fields where null and the empty list say something."""
 _POD = "(pod)"
@@ -67,7 +68,8 @@ class Form(Generic[T]):
 
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(one))
         left_out = {name for name, value in found.items() if name not in _ANYTHING and value in (None, [])}
-        return {name: value for name, value in found.items() if name not in {*left_out, *self.unknown, "etag"}}
+        order = [*(name for name in _FIRST if name in found), *found]
+        return {name: found[name] for name in order if name not in {*left_out, *self.unknown, "etag"}}
 
     def style(self, cells: Sequence[str]) -> str:
         """How a row is drawn."""
