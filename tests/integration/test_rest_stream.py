@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.support import history, jobs, workers_api
+from tests.support import history, jobs, worker_process, workers_api
 from tests.support.workers_api import Served
 
+from clockhand import metrics
 from clockhand.api import problems
 from clockhand.api.rest import routes, stream
 from clockhand.api.runs import feed
@@ -278,6 +280,38 @@ async def test_who_does_not_keep_up_is_left(db: database.Database) -> None:
     [subscription] = shared._subscriptions
     subscription.end(feed.Lagging)
     assert [chunk async for chunk in chunks] == []
+
+
+_MANY = """
+WITH made AS (
+    INSERT INTO live_runs (run_id, job_id, owner, job_name, name, kind, key, scheduled_at, created_at, shard, spec_id, state,
+                           queue_at, ready_at, pending_timeout, message)
+    SELECT (lpad(to_hex((extract(epoch FROM created_at) * 1000)::bigint), 12, '0') || '8' || substr(md5(n::text), 1, 3)
+            || '8' || substr(md5(n::text), 4, 15))::uuid,
+           job_id, owner, name, name || '-' || n, 'Manual', n::text, created_at, created_at, shard, spec_id, 'Queued',
+           created_at, created_at, 900, repeat('x', 1000)
+    FROM jobs, generate_series(1, 15000) AS n WHERE job_id = %s
+    RETURNING run_id, state)
+INSERT INTO run_changes (runs, states) SELECT array_agg(run_id), array_agg(state) FROM made
+"""
+
+
+async def test_a_client_that_takes_nothing_is_left(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        await jobs.make_partitions(connection)
+    job = await make_job(db)
+    async with workers_api.served(db, body_seconds=0.5) as api:
+        secret = (await reader_of(api, OWNER)).secret
+        with socket.create_connection(("127.0.0.1", api.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            lines = ["GET /v1/runs:stream HTTP/1.1", "Host: here", f"Authorization: Bearer {secret}", "", ""]
+            client.sendall("\r\n".join(lines).encode())
+            left = metrics.REST_ABANDONED._value.get()
+            await worker_process.until(lambda: metrics.RUNS_WATCHES._value.get() == 1)
+            async with db.transaction() as connection:
+                await connection.execute(_MANY.encode(), (job.job_id,))
+            await worker_process.until(lambda: metrics.REST_ABANDONED._value.get() == left + 1)
+            await worker_process.until(lambda: metrics.RUNS_WATCHES._value.get() == 0)
 
 
 async def test_there_are_so_many_at_most(db: database.Database) -> None:

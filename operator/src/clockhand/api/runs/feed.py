@@ -146,13 +146,15 @@ class Feed:
             subscription.end(Closed)
 
     async def run(self) -> None:
-        """Polls while somebody watches; failures of the database are waited out."""
+        """Polls while somebody watches; failures are waited out: a watch that hears nothing would not know why."""
         while True:
             await self._wanted.wait()
             try:
                 await self.run_once()
             except errors.ClockhandError as error:
                 log.warning("changes_unreadable", error=str(error))
+            except Exception:
+                log.exception("changes_unreadable")
             await asyncio.sleep(self._poll_seconds)
 
     async def run_once(self) -> None:
