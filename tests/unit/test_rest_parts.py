@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import math
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -55,21 +57,41 @@ def test_what_is_kept_of_owners_does_not_grow_without_end() -> None:
     assert len(limited._buckets) <= rates.MOST_KEPT
 
 
-def test_one_owner_has_half_of_the_room() -> None:
-    places = room.Room(1)
-    with contextlib.ExitStack() as taken:
+async def test_one_owner_has_half_of_the_room() -> None:
+    places = room.Room(1, hold_seconds=0)
+    async with contextlib.AsyncExitStack() as taken:
         for _ in range(room.CONNECTION_SHARE // 2):
-            taken.enter_context(places.place("rest/a"))
+            await taken.enter_async_context(places.place("rest/a"))
         with pytest.raises(problems.Problem) as refused:
-            taken.enter_context(places.place("rest/a"))
+            await taken.enter_async_context(places.place("rest/a"))
         assert refused.value.status == 503
         for _ in range(room.CONNECTION_SHARE // 2):
-            taken.enter_context(places.place("rest/b"))
+            await taken.enter_async_context(places.place("rest/b"))
         with pytest.raises(problems.Problem):
-            taken.enter_context(places.place("rest/c"))
+            await places.look("rest/c")
     for owner in ("rest/a", "rest/c"):
-        with places.place(owner):
+        await places.look(owner)
+        async with places.place(owner):
             pass
+
+
+async def test_who_finds_no_place_hears_of_it_after_a_moment_unless_too_many_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "MOST_HELD", 2)
+    places = room.Room(0, hold_seconds=math.inf)
+    held = [asyncio.ensure_future(places.look("rest/a")) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(problems.Problem):
+        await places.look("rest/b")
+    assert not any(one.done() for one in held)
+    for one in held:
+        one.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+    again = asyncio.ensure_future(places.look("rest/a"))
+    await asyncio.sleep(0)
+    assert not again.done()
+    again.cancel()
 
 
 def test_large_bodies_have_a_room_of_their_own() -> None:

@@ -1,7 +1,7 @@
 """What every request for the REST API passes through: who asks, how often, how much, and for what.
 
-The order is that of cost: nothing is read of a body before its sender is known and let in, and nothing is asked of the
-database for tenants before there is room for it.
+The order is that of cost: nothing is read of a body before its sender is known and let in, and while there is no room for
+it. One that comes slowly takes no place meanwhile: that is looked for again once it is there.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Front:
         query = parameters.read(route.query, request.query)
         asker = await self._rights.admit(caller, route, query["namespace"])
         self._rates.take(asker.owner)
+        await self._room.look(asker.owner)
         body, sent = await self._sent(request, route)
 
         async def still_allowed() -> bool:
@@ -93,7 +94,7 @@ class Front:
             except errors.ClockhandError:
                 return True  # nobody could say: that ends no answer
 
-        with self._room.place(asker.owner):
+        async with self._room.place(asker.owner):
             answer = await route.handle(
                 routes.Call(
                     owner=asker.owner,
