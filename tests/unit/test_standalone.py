@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,7 +56,16 @@ def test_a_kubeconfig_of_ours_is_written_over_and_one_of_others_is_not(tmp_path:
         kubeconfig.write(path, port=port, files=files, token="t")
         [cluster] = yaml.safe_load(path.read_text(encoding="utf-8"))["clusters"]
         assert cluster["cluster"]["server"] == f"https://127.0.0.1:{port}"
-    for theirs in ("contexts: [{name: production}]", "contexts: [{name: clockhand-dev}, {name: x}]", "- a", "{"):
+    ours = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for theirs in (
+        "contexts: [{name: production}]",
+        "contexts: [{name: clockhand-dev}, {name: x}]",
+        "users: [{name: production}]",
+        yaml.safe_dump({**ours, "users": [*ours["users"], {"name": "production"}]}),
+        yaml.safe_dump({**ours, "users": ["production"]}),
+        "- a",
+        "{",
+    ):
         path.write_text(theirs, encoding="utf-8")
         with pytest.raises(errors.InvalidInput, match="name another file"):
             kubeconfig.write(path, port=1, files=files, token="t")
@@ -77,6 +87,38 @@ def test_a_data_directory_is_locked_while_it_is_used(tmp_path: Path) -> None:
         pass
     with home.kept(tmp_path / "data") as again:
         assert again.root == tmp_path / "data"
+
+
+def left_over(temporary: Path, name: str) -> Path:
+    folder = temporary / f"clockhand-dev-{name}"
+    folder.mkdir(mode=0o700)
+    (folder / "lock").write_text("1", encoding="utf-8")
+    return folder
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = left_over(tmp_path, "left")
+    (tmp_path / "clockhand-dev-begun").mkdir(mode=0o700)  # has no lock yet
+    with home.ephemeral() as one:
+        assert not left.exists()
+        with home.ephemeral():
+            assert one.root.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["clockhand-dev-begun"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for root alone")
+def test_a_folder_of_somebody_else_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ours = tmp_path / "authorized_keys"
+    ours.write_text("ours", encoding="utf-8")
+    trap = tmp_path / "clockhand-dev-trap"
+    trap.mkdir()
+    (trap / "lock").symlink_to(ours)
+    os.chown(trap, UID, UID)
+    with home.ephemeral():
+        assert ours.read_text(encoding="utf-8") == "ours"
+    assert trap.exists()
 
 
 def test_a_process_is_known_by_its_beginning() -> None:

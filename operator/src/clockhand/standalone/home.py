@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -97,7 +98,9 @@ def write(path: Path, text: str) -> None:
 def _clear_away(left: Path) -> None:
     """Removes a data directory that nobody has any more. Whoever begins one holds its lock, or has made none yet."""
     with contextlib.suppress(OSError, errors.Conflict):
-        if (left / _LOCK).stat().st_uid == os.geteuid():
+        about = left.lstat()
+        # in a folder of somebody else's the lock may be a link to whatever is not theirs to write
+        if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and (left / _LOCK).exists():
             with _locked(left):
                 shutil.rmtree(left, ignore_errors=True)
 

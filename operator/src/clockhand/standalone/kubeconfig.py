@@ -77,8 +77,12 @@ def _is_ours(path: Path) -> bool:
         return False
     if not isinstance(found, dict):
         return found is None
-    contexts = found.get("contexts") or []
-    return all(isinstance(one, dict) and one.get("name") == NAME for one in contexts)
+    return all(_names(found.get(part)) == [NAME] for part in ("clusters", "users", "contexts"))
+
+
+def _names(entries: object) -> list[object]:
+    listed = entries if isinstance(entries, list) else []
+    return [entry.get("name") if isinstance(entry, dict) else None for entry in listed]
 
 
 def _bytes(path: Path) -> bytes:
