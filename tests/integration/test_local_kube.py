@@ -135,7 +135,7 @@ def test_rights_and_tokens(kube: local_kube.LocalKube, kubectl: kubectls.Kubectl
     asked = account.call("POST", REVIEWS, {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})
     assert asked.body["status"]["allowed"] is False
     assert account.call("GET", "/apis/runs.clockhand.dev/v1alpha1/runs").code == 403
-    for wrong in ("", "nonsense", f"{token}x", f"x.{token}"):
+    for wrong in ("", "nonsense", f"{token}x", f"x.{token}", f"{token}\u00e9"):
         assert KubeHttp(kube.url, kube.ca, token=wrong).call("GET", JOBS).code == 401
     kubectl.run("delete", "serviceaccount", "default")
     assert account.call("GET", JOBS).code == 401

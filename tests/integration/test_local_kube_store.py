@@ -14,7 +14,8 @@ import pytest
 
 from clockhand import errors
 from clockhand.api.runs import negotiate
-from clockhand.standalone.kube import kinds, selection, store, targets, watching
+from clockhand.standalone.kube import kinds, seeds, selection, store, targets, watching
+from clockhand.standalone.kube import objects as verbs_of
 
 Json = dict[str, Any]
 OBJECT = negotiate.Shape(negotiate.Form.OBJECT)
@@ -185,3 +186,25 @@ async def test_watch_of_an_old_version_ends_with_an_error(objects: store.Store) 
     await watching.Watch(objects, wish(objects, resourceVersion="999"), lines.write).run()
     event = await lines.queue.get()
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+async def test_a_namespace_that_a_kill_left_without_an_account_gets_one(objects: store.Store) -> None:
+    verbs = verbs_of.Objects(objects)
+    await seeds.sow(verbs)
+    accounts = [one["metadata"]["namespace"] for one in objects.listed(kinds.ACCOUNTS.resource)]
+    assert sorted(accounts) == sorted(kinds.LASTING_NAMESPACES)
+    for name, more in (("half", {}), ("leaving", {"deletionTimestamp": "2026-03-01T12:00:00Z"})):
+        metadata = {"name": name, "uid": name, **more}
+        await objects.create(store.Key(kinds.NAMESPACES.resource, "", name), {"metadata": metadata})
+    await seeds.sow(verbs)
+    added = {one["metadata"]["namespace"] for one in objects.listed(kinds.ACCOUNTS.resource)} - set(accounts)
+    assert added == {"half"}
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "9" * 400, "-1", "x", "", "0"])
+def test_what_is_no_number_in_a_watch_says_nothing(text: str) -> None:
+    target = targets.Target(kinds.BY_RESOURCE["configmaps"], "default", "")
+    query = {"resourceVersion": text, "timeoutSeconds": text}
+    wish = watching.wish_of(target, selection.everything, OBJECT, query)
+    assert wish.since is None
+    assert 1800 <= wish.seconds <= 3600

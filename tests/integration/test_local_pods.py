@@ -17,7 +17,7 @@ import pytest
 from clockhand import errors
 from clockhand.standalone.kube import settings as wanted
 from clockhand.standalone.kube import store as stores
-from clockhand.standalone.nodes import deployments, ground, kubelet, leftovers
+from clockhand.standalone.nodes import deployments, ground, kubelet, leftovers, lifecycle
 
 PATIENCE = 30.0
 Json = dict[str, Any]
@@ -314,6 +314,45 @@ async def test_a_deletion_by_force_leaves_no_process_and_no_folder(node: Node) -
 
     await _no_process(process)
     await eventually(lambda: not (node.home / "node/pods" / uid).exists())
+
+
+async def test_a_deletion_by_force_at_the_end_of_the_node_ends_the_others_kindly(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    async with node.running():
+        doomed, other = (
+            await node.create("sleep 1000"),
+            await node.create("trap 'exit 0' TERM; echo up; sleep 1000 & wait"),
+        )
+        pod = await node.runs(doomed)
+        await _written(node, await node.runs(other), "up")
+        await node.store.delete(stores.Key("pods", "team-a", doomed), uid=pod["metadata"]["uid"])
+        await asyncio.sleep(0)  # the node has heard of it, and its process is not gone yet
+    async with node.running():
+        assert (await node.over(other))["status"]["phase"] == "Succeeded"
+
+
+async def test_a_place_is_free_again_though_the_end_of_its_pod_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path / "node", capacity=1)
+    failed = False
+
+    async def fails(_: lifecycle.LocalPod) -> None:
+        nonlocal failed
+        failed = True
+        monkeypatch.undo()
+        monkeypatch.setattr(stores.Store, "update_status", full)
+        raise RuntimeError("unexpected")
+
+    async def full(*_: object, **__: object) -> Json:
+        monkeypatch.undo()
+        raise errors.Unavailable("the disk is full")
+
+    async with node.running():
+        monkeypatch.setattr(lifecycle.LocalPod, "run", fails)
+        await node.create("true")
+        await eventually(lambda: failed)
+        assert (await node.over(await node.create("true")))["status"]["phase"] == "Succeeded"
 
 
 async def test_what_somebody_made_of_a_pod_does_not_end_the_node(node: Node) -> None:

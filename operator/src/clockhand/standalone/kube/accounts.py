@@ -40,6 +40,8 @@ class Accounts:
 
     def user_of(self, token: str, audiences: Sequence[str] = ()) -> tuple[access.User, list[str]] | None:
         """The user and the audiences that the token is good for among those asked for; None where it is good for none."""
+        if not token.isascii():
+            return None
         name = self._users.get(hashlib.sha256(token.encode()).digest())
         if name is not None:
             groups = (MASTERS, "system:authenticated")

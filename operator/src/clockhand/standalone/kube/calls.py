@@ -125,7 +125,11 @@ class Calls:
         found = [one for one in self._objects.store.listed(target.kind.resource, target.namespace) if matches(one)]
         for body in found:
             one = Target(target.kind, body["metadata"].get("namespace", ""), body["metadata"]["name"])
-            await self._objects.delete(target.kind, one.key, removal)
+            try:
+                await self._objects.delete(target.kind, one.key, removal)
+            except status.Failure as failure:
+                if failure.code != 404:  # somebody else was faster
+                    raise
         return answers.answer(answers.listed(target.kind, found, answers.shape_of(request), {"resourceVersion": ""}))
 
     async def _of_part(self, request: web.Request, target: Target, verb: str) -> web.StreamResponse:

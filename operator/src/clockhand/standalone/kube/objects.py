@@ -12,6 +12,7 @@ from clockhand.standalone.kube import admission, kinds, metadata, pods, refusals
 from clockhand.standalone.kube import store as stores
 
 Json = dict[str, Any]
+_ACCOUNT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Objects:
         except stores.AlreadyThere:
             raise refusals.already_exists(kind, name) from None
         if kind is kinds.NAMESPACES:
-            await self._create_account(name)
+            await self.create_account(name)
         return admission.Admitted(made, admitted.warnings)
 
     async def change(
@@ -117,9 +118,15 @@ class Objects:
             raise refusals.not_found(kind, key.name) from None
         return stored
 
-    async def _create_account(self, namespace: str) -> None:
-        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    async def create_account(self, namespace: str) -> None:
+        """Makes the account that pods of a namespace have unless they name another one."""
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT}}
         await self.create(kinds.ACCOUNTS, namespace, body, admission.Wish())
+
+    def lacks_account(self, namespace: Mapping[str, Any]) -> bool:
+        """Whether a namespace that stays has no such account: whoever made it ended before it was whole."""
+        key = stores.Key(kinds.ACCOUNTS.resource, namespace["metadata"]["name"], _ACCOUNT)
+        return not namespace["metadata"].get("deletionTimestamp") and self.store.get(key) is None
 
     def _check_home(self, kind: kinds.Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:

@@ -19,6 +19,9 @@ async def sow(verbs: objects.Objects) -> None:
         if verbs.store.get(stores.Key(kinds.NAMESPACES.resource, "", name)) is None:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await verbs.create(kinds.NAMESPACES, "", body, admission.Wish())
+    for namespace in verbs.store.listed(kinds.NAMESPACES.resource):
+        if verbs.lacks_account(namespace):
+            await verbs.create_account(namespace["metadata"]["name"])
     for kind in kinds.ALL:
         if kind.custom is not None:
             await _put(verbs.store, kinds.DEFINITIONS, _definition(kind.custom))

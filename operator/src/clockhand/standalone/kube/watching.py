@@ -19,6 +19,7 @@ from clockhand.standalone.kube.targets import Target
 Json = dict[str, Any]
 _BOOKMARK_SECONDS = 30.0
 _USUAL_SECONDS = (1800, 3600)
+_MOST_DIGITS = 15
 _INITIAL_END = "k8s.io/initial-events-end"
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -38,19 +39,22 @@ class Wish:
 
 def wish_of(target: Target, matches: selection.Matches, shape: negotiate.Shape, query: Mapping[str, str]) -> Wish:
     """The wish in a query."""
-    version = query.get("resourceVersion", "")
     marks_start = query.get("sendInitialEvents") == "true"
-    from_start = marks_start or not version.isdigit() or int(version) == 0
-    given = query.get("timeoutSeconds", "")
+    since = _number(query.get("resourceVersion", ""))
     return Wish(
         target=target,
         matches=matches,
         shape=shape,
-        since=None if from_start else int(version),
-        seconds=int(given) if given.isdigit() and int(given) else random.randint(*_USUAL_SECONDS),
+        since=None if marks_start else since or None,
+        seconds=_number(query.get("timeoutSeconds", "")) or random.randint(*_USUAL_SECONDS),
         bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
         marks_start=marks_start,
     )
+
+
+def _number(text: str) -> int:
+    """The whole number that a text is; 0 where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 class Watch:

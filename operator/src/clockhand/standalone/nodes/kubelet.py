@@ -73,6 +73,7 @@ class Kubelet:
         self._capacity = capacity
         self._notices = notices.Notices(store)
         self._pods: dict[str, lifecycle.LocalPod] = {}
+        """Those that have been begun, until their objects are gone."""
         self._queue: collections.OrderedDict[str, manifest.Pod] = collections.OrderedDict()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._chores: set[asyncio.Task[Any]] = set()
@@ -172,16 +173,15 @@ class Kubelet:
         except Exception as error:
             log.exception("pod_run_failed", namespace=pod.metadata.namespace, pod=pod.metadata.name)
             local.stop(0)
-            await self._write(
-                _key(pod), pod.metadata.uid, statuses.refused("NodeError", str(error), now=self._ground.clock())
-            )
+            refused = statuses.refused("NodeError", str(error), now=self._ground.clock())
+            self._start_chore(self._write(_key(pod), pod.metadata.uid, refused))
         del self._running[pod.metadata.uid]
+        self._admit()
         body = self._store.get(_key(pod))
         if body is None or body["metadata"]["uid"] != pod.metadata.uid:
             volumes.remove(self._ground.folder(pod.metadata.uid))
         elif body["metadata"].get("deletionTimestamp"):
             await self._remove(pod)
-        self._admit()
 
     def _end(self, pod: manifest.Pod) -> None:
         """A pod that is to go: its processes first, its object after them."""
@@ -231,7 +231,7 @@ class Kubelet:
     async def _shut_down(self) -> None:
         """As a kubelet does when its machine is shut down: a run that has to be started anew says why."""
         self._queue.clear()
-        for local in [self._pods[uid] for uid in self._running]:
+        for local in [pod for uid, pod in self._pods.items() if uid in self._running]:
             grace = min(local.pod.spec.termination_grace_period_seconds, _SHUTDOWN_SECONDS)
             once = local.pod.spec.restart_policy == "Never"
             local.stop(grace, reason=statuses.NODE_SHUTDOWN if once else "", message=_SHUTDOWN if once else "")
