@@ -11,6 +11,7 @@ import contextlib
 import random
 import sys
 import tempfile
+import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -35,6 +36,8 @@ _DATA = ".local/share/clockhand"
 _SLOW = "pause: [sleep, '4']\n"
 """A command whose runs are under way when the blow comes."""
 _MAKERS = 2
+_LOG = 10_000
+"""Of what it wrote, shown where something is wrong."""
 _SETTLED_SECONDS = 240.0
 _OVER = frozenset({"Succeeded", "Dead", "Unknown", "Cancelled", "Skipped"})
 
@@ -96,13 +99,15 @@ async def run(folder: Path, *, times: int) -> Checked:
             "id"
         ]
         checked.jobs = len(accepted)
-        async with asyncio.timeout(_SETTLED_SECONDS):
-            for job in accepted:
-                checked.wrong += _of_one_shot(job, await _runs(one, job), checked)
-            for job in recurring:
-                checked.wrong += _of_recurring(job, await _runs(one, job), checked, paused)
-            with_pods = await _runs(one, one_of_pods, "&namespace=default", token_file=one.person)
-            checked.wrong += _of_recurring("pods", with_pods, checked, paused)
+        until = time.monotonic() + _SETTLED_SECONDS
+        for job in accepted:
+            checked.wrong += _of_one_shot(job, await _runs(one, job, until), checked)
+        for job in recurring:
+            checked.wrong += _of_recurring(job, await _runs(one, job, until), checked, paused)
+        with_pods = await _runs(one, one_of_pods, until, "&namespace=default", token_file=one.person)
+        checked.wrong += _of_recurring("pods", with_pods, checked, paused)
+        if checked.wrong:
+            checked.wrong.append(one.log()[-_LOG:])
     return checked
 
 
@@ -154,8 +159,10 @@ async def _make_jobs(one: dev.Dev, accepted: list[str]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _runs(one: dev.Dev, job: str, namespace: str = "", *, token_file: Path | None = None) -> list[dict[str, Any]]:
-    """All runs of a job, once all of them are over."""
+async def _runs(
+    one: dev.Dev, job: str, until: float, namespace: str = "", *, token_file: Path | None = None
+) -> list[dict[str, Any]]:
+    """All runs of a job, once all of them are over or it is `until`."""
     while True:
         found: list[dict[str, Any]] = []
         cursor = ""
@@ -168,7 +175,7 @@ async def _runs(one: dev.Dev, job: str, namespace: str = "", *, token_file: Path
             if "next" not in page.json:
                 break
             cursor = f"&cursor={page.json['next']}"
-        if found and all(each["state"] in _OVER for each in found):
+        if (found and all(each["state"] in _OVER for each in found)) or time.monotonic() > until:
             return found
         await asyncio.sleep(0.5)
 
@@ -176,10 +183,12 @@ async def _runs(one: dev.Dev, job: str, namespace: str = "", *, token_file: Path
 def _of_one_shot(job: str, runs: list[dict[str, Any]], checked: Checked) -> list[str]:
     checked.again += sum(each["attempt"] > 1 for each in runs)
     states = [each["state"] for each in runs]
-    return [] if states == ["Succeeded"] else [f"the job {job} has the runs {states}"]
+    return [] if states == ["Succeeded"] else [f"the job {job} has the runs {states}: {runs}"]
 
 
 def _of_recurring(job: str, runs: list[dict[str, Any]], checked: Checked, paused: datetime) -> list[str]:
+    if not runs:
+        return [f"the job {job} has no runs"]
     slots = Counter(datetime.fromisoformat(each["scheduledAt"]) for each in runs)
     first, last = min(slots), max(slots)
     expected = {first + _STEP * number for number in range((last - first) // _STEP + 1)}
