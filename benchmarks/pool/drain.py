@@ -48,6 +48,8 @@ class Told(msgspec.Struct, frozen=True):
     handled: int
     late: tuple[float, ...] = ()
     """Seconds from due to handled, of the runs since the last line; for what knows its due instants."""
+    guests: tuple[float, ...] = ()
+    """The same of those among them that are a second owner's."""
 
 
 class Telling:
@@ -56,10 +58,12 @@ class Telling:
     def __init__(self) -> None:
         self.told: list[Told] = []
         self.late: list[float] = []
+        self.guests: list[float] = []
 
     def add(self, told: Told) -> None:
         self.told.append(told)
         self.late += told.late
+        self.guests += told.guests
 
     @property
     def handled(self) -> int:
@@ -111,6 +115,7 @@ class Drained:
     cpu: Mapping[str, float]
     statements: float
     late: Sequence[float]
+    guests: Sequence[float]
 
 
 async def drain(server: postgres.PostgresServer, contender: Contender, *, runs: int, mode: Mode) -> Drained:
@@ -147,6 +152,7 @@ async def drain(server: postgres.PostgresServer, contender: Contender, *, runs: 
             cpu={part: 1e6 * seconds / runs for part, seconds in spent.items()},
             statements=statements.calls(counted) / runs,
             late=working.telling.late,
+            guests=working.telling.guests,
         )
     finally:
         await asyncio.to_thread(server.drop_database, name)

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,15 +28,19 @@ from clockhand.domain import schedule as schedules
 from clockhand.domain import spec
 
 _OWNER, _POOL = "rest/bench", "bench/jobs"
+_GUEST, _GUESTS_SECONDS = "rest/guest", 10.0
+_LIMITS = f'pools: {{"rest/{_POOL}": {{allowedOwners: [{_GUEST}]}}}}\n'
 _PAYLOAD = json.dumps({"text": "x" * 189})
 _READY_SECONDS = 30.0
 _FILL = (
-    "INSERT INTO owners (owner) VALUES (%(owner)s)",
+    "INSERT INTO owners (owner) VALUES (%(owner)s), (%(guest)s)",
     # neighbours in time are no neighbours in the tables
     """CREATE TEMPORARY TABLE due AS
        SELECT n, to_timestamp(%(due)s::float8 + floor(seconds * %(steps)s) / %(steps)s) AS at
-       FROM generate_series(1, %(jobs)s) AS n,
-            LATERAL (SELECT n * 7919::bigint %% %(jobs)s * %(spread)s::float8 / %(jobs)s AS seconds) AS place""",
+       FROM generate_series(1, %(jobs)s + %(guests)s) AS n,
+            LATERAL (SELECT CASE WHEN n > %(jobs)s THEN (n - %(jobs)s) * %(guests_seconds)s::float8 / %(guests)s
+                                 ELSE n * 7919::bigint %% %(jobs)s * %(spread)s::float8 / %(jobs)s END AS seconds)
+            AS place""",
     """INSERT INTO job_specs (job_id, generation, spec, payload, followed, stored_at)
        SELECT gen_random_uuid(), 1,
               kinds.spec || CASE WHEN %(once)s THEN jsonb_build_object('schedule', NULL, 'at', to_char(
@@ -46,7 +51,8 @@ _FILL = (
        ORDER BY n""",
     """INSERT INTO jobs (job_id, owner, name, shard, pool, handler, declared, generation, resource_version, spec_id,
                          created_at, last_slot_at, next_slot_at, next_run_at)
-       SELECT job_id, %(owner)s, 'job-' || n, 256 + n %% 256, %(pool)s, 'work', false, 1, n, spec_id,
+       SELECT job_id, CASE WHEN n > %(jobs)s THEN %(guest)s ELSE %(owner)s END, 'job-' || n,
+              CASE WHEN n > %(jobs)s THEN 256 ELSE 256 + n %% 256 END, %(pool)s, 'work', false, 1, n, spec_id,
               due.at - interval '1 day', due.at - interval '1 hour', due.at, due.at
        FROM job_specs JOIN due ON due.n = job_specs.spec_id""",
     "INSERT INTO job_status (job_id, shard) SELECT job_id, shard %% 256 FROM jobs",
@@ -63,12 +69,16 @@ class Serving(drain.Working):
 
 @dataclasses.dataclass(frozen=True)
 class Clockhand:
-    """Jobs that fall due over `spread` seconds from the instant on, or at its full seconds alone."""
+    """Jobs that fall due over `spread` seconds from the instant on, or at its full seconds alone.
+
+    `guests` of them are a second owner's, few enough to lie in one shard, and fall due one after another for ten seconds.
+    """
 
     concurrency: int = 1_000
     spread: float = 1.0
     aligned: bool = False
     distinct: int = 1_000
+    guests: int = 0
     name: str = "clockhand"
 
     async def prepare(self, url: str, mode: drain.Mode) -> None:
@@ -82,7 +92,10 @@ class Clockhand:
             "payload": _PAYLOAD,
             "specs": [spec.encode(kind).decode() for kind in kinds],
             "distinct": self.distinct,
-            "jobs": runs,
+            "jobs": runs - self.guests,
+            "guest": _GUEST,
+            "guests": self.guests,
+            "guests_seconds": _GUESTS_SECONDS,
             "spread": self.spread,
             "steps": 1.0 if self.aligned else 1_000.0,
             "due": due,
@@ -104,7 +117,8 @@ class Clockhand:
             "CLOCKHAND_HEALTH_PORT": str(health[1]),
         }
         async with (
-            drain.at_work(command("api"), environment(url, api)) as served,
+            _limits() as limits,
+            drain.at_work(command("api"), environment(url, {**api, "CLOCKHAND_LIMITS": limits})) as served,
             drain.at_work([sys.executable, "-m", "benchmarks.pool.watching", url]) as watching,
             drain.at_work(command("worker"), environment(None, worker)) as working,
         ):
@@ -115,6 +129,15 @@ class Clockhand:
 
     def complete(self, mode: drain.Mode, *, runs: int) -> str:
         return "SELECT count(*) FROM run_history WHERE state = 'Succeeded' AND attempt = 1"
+
+
+@contextlib.asynccontextmanager
+async def _limits() -> AsyncIterator[str]:
+    """A file that lets the guests into the pool."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(_LIMITS)
+        file.flush()
+        yield file.name
 
 
 def _kinds(count: int, *, due: datetime) -> Sequence[spec.JobSpec]:

@@ -28,6 +28,8 @@ class Settings:
     rate: int = 1_000
     """Runs a second, where lateness is measured."""
     seconds: float = 30.0
+    guests: int = 500
+    """Runs of a second owner, whose lateness is measured beside `runs` of the first."""
     concurrency: int = 1_000
     peers: tuple[str, ...] = tuple(peer.name for peer in contenders.PEERS)
     quick: bool = False
@@ -45,6 +47,7 @@ async def run(settings: Settings) -> report.Report:
         recurring = await _rounds(server, _ours(settings), settings, drain.Mode.RECURRING)
         _add_alone(made, recurring)
         await _add_lateness(made, server, settings)
+        await _add_fairness(made, server, settings)
         if settings.peers:
             await _add_peers(made, server, settings, recurring)
     return made
@@ -97,6 +100,21 @@ async def _add_lateness(made: report.Report, server: postgres.PostgresServer, se
     made.add(
         f"lateness at {settings.rate:,} runs/s, from due to the handler's start",
         ("due", "runs", "p50, ms", "p99, ms", "largest, ms", "statements a run", "us CPU a run"),
+        rows,
+    )
+
+
+async def _add_fairness(made: report.Report, server: postgres.PostgresServer, settings: Settings) -> None:
+    contender = dataclasses.replace(_ours(settings), guests=settings.guests)
+    rows = []
+    for crowd in (0, settings.runs):
+        one = await drain.drain(server, contender, runs=crowd + settings.guests, mode=drain.Mode.RECURRING)
+        assert len(one.guests) == settings.guests
+        p50, p99, last = report.spread(one.guests)
+        rows.append((crowd, settings.guests, 1e3 * p50, 1e3 * p99, 1e3 * last))
+    made.add(
+        "lateness of a small owner's runs, beside what a big owner has due in one second",
+        ("due of the big owner", "runs of the small one", "p50, ms", "p99, ms", "largest, ms"),
         rows,
     )
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support import jobs, plans
 from tests.support import limits as files
 
-from clockhand.domain import ids, protocol
+from clockhand.domain import ids, instants, protocol
 from clockhand.domain.states import RunState as S
 from clockhand.engine import admit, claim, fire, limits, loops
 from clockhand.engine.pools import service
@@ -164,13 +164,24 @@ async def serving(pools: service.Pools) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_slot_that_has_just_become_due_is_fired_beside_a_backlog_in_its_shard(db: database.Database) -> None:
+async def test_slots_that_have_just_become_due_are_fired_beside_a_backlog_in_their_shard(db: database.Database) -> None:
     async with db.transaction() as connection:
         await jobs.make_partitions(connection)
         now = (await database.now(connection)).replace(microsecond=0)
         await jobs.make_jobs(connection, 20_000, owner=BIG, next_slot_at=now - timedelta(seconds=10))
-        small = await jobs.make_job(connection, owner=SMALL, next_slot_at=now)
     firer = fire.Fire(db)
-    assert [await firer.run_once(ids.POD_SHARDS) for _ in range(4)] == [fire.BATCH] * 4
-    async with db.transaction() as connection:
-        assert await jobs.one(connection, "SELECT count(*) FROM live_runs WHERE job_id = %s", small.job_id) == 1
+    for round_ in range(1, 4):
+        assert await firer.run_once(ids.POD_SHARDS) == fire.BATCH
+        async with db.transaction() as connection:
+            due = await database.now(connection)
+            await jobs.make_jobs(
+                connection,
+                3,
+                name=f"small-{round_}",
+                owner=SMALL,
+                next_slot_at=ids.whole_ms(due) + instants.MILLISECOND,
+            )
+        assert await firer.run_once(ids.POD_SHARDS) == fire.BATCH
+        async with db.transaction() as connection:
+            fired = "SELECT count(*) FROM live_runs WHERE owner = %s"
+            assert await jobs.one(connection, fired, SMALL) == 3 * round_

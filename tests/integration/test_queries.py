@@ -76,7 +76,7 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("redrives", "job_name"): "text",
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
-    ("firing", "newest"): "int",
+    ("firing", "since"): "timestamptz",
 }
 
 
@@ -143,10 +143,8 @@ class Scene:
 
 
 async def _lock_due(scene: Scene) -> None:
-    for newest in (0, BATCH // 2):
-        await fire_rows.lock_due(
-            scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH, newest=newest
-        )
+    for since in (None, scene.now - timedelta(hours=1)):
+        await fire_rows.lock_due(scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH, since=since)
 
 
 async def _lock_jobs(scene: Scene) -> None:

@@ -43,7 +43,8 @@ class Fire:
         self._db = db
         self._desk = desk or desks.Desk()
         self._file = file or limits.LimitsFile(None)
-        self._behind = False
+        self._behind_at: datetime | None = None
+        """The last look, where it left something due."""
 
     async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `most` means that little is left: what one
@@ -59,12 +60,13 @@ class Fire:
                 now = await database.now(connection)
                 before = now - ANYBODYS_AFTER if anybodys else now
                 # while there is a backlog, what becomes due meanwhile does not wait for its end
-                newest = most // 2 if self._behind and not anybodys else 0
-                due = await rows.lock_due(connection, shards=shards, before=before, batch=most, newest=newest)
+                since = None if anybodys else self._behind_at
+                due = await rows.lock_due(connection, shards=shards, before=before, batch=most, since=since)
                 stopped = await pauses.at_limit(connection, due)
                 going = [job for job in due if job.job_id not in stopped]
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)
-        self._behind = len(due) >= most
+        if not anybodys:
+            self._behind_at = before if len(due) >= most else None
         self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)

@@ -101,13 +101,18 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 async def lock_due(
-    connection: database.Connection, *, shards: Collection[int], before: datetime, batch: int, newest: int = 0
+    connection: database.Connection,
+    *,
+    shards: Collection[int],
+    before: datetime,
+    batch: int,
+    since: datetime | None = None,
 ) -> Sequence[DueJob]:
     """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold.
 
-    Those due for longest, but for up to `newest` that became due last: one of each shard.
+    Those due for longest, but for some that became due after `since`: a few of each shard, and half of all at most.
     """
-    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "newest": newest}
+    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "since": since}
     rows = await database.fetch(connection, "firing.lock_due", parameters)
     return [_due(row) for row in rows]
 

@@ -1,39 +1,38 @@
 -- name: lock_due
 -- Due jobs of the given shards: one index probe a shard, and of each shard with due jobs about as many as of any other, so
--- that a long backlog in one costs the others nothing. Some of them are those that became due last, one a shard:
--- who has few jobs does not wait for the end of a backlog in the same shard.
+-- that a long backlog in one costs the others nothing. Where there is one, some of each shard are those that became due
+-- since the last look: who has few jobs does not wait for the end of a backlog in the same shard.
 WITH busy AS MATERIALIZED (
     SELECT mine.shard
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
     CROSS JOIN LATERAL (SELECT FROM jobs WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s LIMIT 1) AS any_due),
-newest AS MATERIALIZED (
+fresh AS MATERIALIZED (
     SELECT due.*
     FROM busy
     CROSS JOIN LATERAL (
         SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
                declared
         FROM jobs
-        WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s
-        ORDER BY next_run_at DESC
-        LIMIT 1
+        WHERE jobs.shard = busy.shard AND next_run_at > %(since)s AND next_run_at <= %(before)s
+        ORDER BY next_run_at
+        LIMIT 4
         FOR UPDATE SKIP LOCKED) AS due
-    LIMIT %(newest)s),
+    LIMIT %(batch)s / 2),
 oldest AS MATERIALIZED (
     SELECT due.*
     FROM busy
-    LEFT JOIN newest USING (shard)
     CROSS JOIN LATERAL (
         SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
                declared
         FROM jobs
-        WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s AND jobs.job_id IS DISTINCT FROM newest.job_id
+        WHERE jobs.shard = busy.shard AND next_run_at <= least(%(since)s, %(before)s)
         ORDER BY next_run_at
         LIMIT (SELECT greatest(ceil(%(batch)s::float / count(*)), 16)::bigint FROM busy)
         FOR UPDATE SKIP LOCKED) AS due
-    LIMIT (SELECT %(batch)s - count(*) FROM newest))
+    LIMIT (SELECT %(batch)s - count(*) FROM fresh))
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
        due.pool, due.handler, due.declared, job_specs.spec::text AS spec
-FROM (TABLE newest UNION ALL TABLE oldest) AS due
+FROM (TABLE fresh UNION ALL TABLE oldest) AS due
 JOIN job_specs USING (spec_id);
 
 -- name: lock_jobs
