@@ -16,7 +16,7 @@ from tests.support import jobs, limits, workers_api
 from tests.support.workers_api import Caller, Rest, Served
 
 from clockhand import errors, metrics
-from clockhand.api.rest import openapi, page
+from clockhand.api.rest import openapi, page, room
 from clockhand.domain import resources, tokens
 from clockhand.kube import access
 from clockhand.store import database
@@ -174,6 +174,24 @@ async def test_a_batch_has_its_limits(editor: Caller) -> None:
     answer = await editor.post("/v1/jobs:batch", beyond)
     assert answer.status == 413
     assert str(resources.MAX_BATCH_BODY_BYTES) in answer.json["detail"]
+
+
+async def test_large_bodies_have_their_places_until_they_are_answered(
+    api: Served, editor: Caller, db: database.Database
+) -> None:
+    await made(editor)
+    large, half = [{**JOB, "payload": "x" * 60_000}] * 20, room.BIG_BODIES // 2
+    other = await holder(api, owner="rest/other")
+    async with db.transaction() as connection:
+        await connection.execute(b"SELECT FROM owners WHERE owner = 'rest/acme' FOR UPDATE")
+        sent = [asyncio.create_task(editor.post("/v1/jobs:batch", large)) for _ in range(room.BIG_BODIES)]
+        refused = set[asyncio.Task[Any]]()
+        while len(refused) < half:
+            done, _ = await asyncio.wait(set(sent) - refused, return_when=asyncio.FIRST_COMPLETED)
+            refused |= done
+        assert {one.result().status for one in refused} == {503}
+    assert sorted(one.status for one in await asyncio.gather(*sent)) == [200] * half + [503] * half
+    assert (await other.post("/v1/jobs:batch", large)).status == 200
 
 
 async def test_lists_come_in_pages_by_name(editor: Caller) -> None:

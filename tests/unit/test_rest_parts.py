@@ -97,11 +97,14 @@ async def test_who_finds_no_place_hears_of_it_after_a_moment_unless_too_many_do(
 def test_large_bodies_have_a_room_of_their_own() -> None:
     places = room.Room(1)
     with contextlib.ExitStack() as taken:
-        for _ in range(room.BIG_BODIES):
-            taken.enter_context(places.big_body())
+        for owner in ("rest/a", "rest/b"):
+            for _ in range(room.BIG_BODIES // 2):
+                taken.enter_context(places.big_body(owner))
+            with pytest.raises(problems.Problem):
+                taken.enter_context(places.big_body("rest/a"))
         with pytest.raises(problems.Problem):
-            taken.enter_context(places.big_body())
-    with places.big_body():
+            taken.enter_context(places.big_body("rest/c"))
+    with places.big_body("rest/a"):
         pass
 
 

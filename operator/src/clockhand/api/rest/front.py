@@ -83,7 +83,6 @@ class Front:
         asker = await self._rights.admit(caller, route, query["namespace"])
         self._rates.take(asker.owner)
         await self._room.look(asker.owner)
-        body, sent = await self._sent(request, route)
 
         async def still_allowed() -> bool:
             try:
@@ -94,23 +93,23 @@ class Front:
             except errors.ClockhandError:
                 return True  # nobody could say: that ends no answer
 
-        async with self._room.place(asker.owner):
-            answer = await route.handle(
-                routes.Call(
-                    owner=asker.owner,
-                    actor=asker.actor,
-                    role=asker.role,
-                    caller=caller,
-                    path=path,
-                    query=query,
-                    headers=request.headers,
-                    body=body,
-                    sent=sent,
-                    key=_key(request, body) if route.method == "POST" else None,
-                    still_allowed=still_allowed,
-                    may=functools.partial(self._rights.may, caller, asker.owner),
-                )
+        with self._room.big_body(asker.owner) if _is_big(request, route) else contextlib.nullcontext():
+            body, sent = await self._sent(request, route)
+            call = routes.Call(
+                owner=asker.owner,
+                actor=asker.actor,
+                role=asker.role,
+                caller=caller,
+                path=path,
+                query=query,
+                headers=request.headers,
+                sent=sent,
+                key=_key(request, body) if route.method == "POST" else None,
+                still_allowed=still_allowed,
+                may=functools.partial(self._rights.may, caller, asker.owner),
             )
+            async with self._room.place(asker.owner):
+                answer = await route.handle(call)
         if isinstance(answer, routes.Stream):
             return await sending.stream(request, answer, seconds=self._body_seconds)
         return await sending.whole(request, answer, seconds=self._body_seconds)
@@ -121,10 +120,15 @@ class Front:
         if request.can_read_body and request.content_type not in route.media_types and "json" in request.content_type:
             listed = " or ".join(route.media_types)
             raise problems.Problem(415, f"{request.content_type} is not taken here: send {listed}")
-        big = route.most_bytes > resources.MAX_BODY_BYTES
-        with self._room.big_body() if big else contextlib.nullcontext():
-            body = await bodies.read(request, most=route.most_bytes, seconds=self._body_seconds)
-            return body, _decoded(body, route.takes)
+        body = await bodies.read(request, most=route.most_bytes, seconds=self._body_seconds)
+        return body, _decoded(body, route.takes)
+
+
+def _is_big(request: web.BaseRequest, route: routes.Route) -> bool:
+    """Whether a body may be beyond the usual size, and what is made of it many times that."""
+    length = request.content_length
+    most = route.most_bytes if length is None and request.can_read_body else length or 0
+    return min(most, route.most_bytes) > resources.MAX_BODY_BYTES
 
 
 def _decoded(body: bytes, takes: Any) -> Any:

@@ -25,19 +25,17 @@ MOST_HELD = 1_024
 
 
 class Room:
-    """Places for requests. One owner takes half of them at most, so that there is always one for somebody else."""
+    """Places for requests, and for large bodies. One owner takes half of them at most: there is one for somebody else."""
 
     def __init__(self, connections: int, *, hold_seconds: float = HOLD_SECONDS) -> None:
-        self._most = connections * CONNECTION_SHARE
+        self._places = _Places(connections * CONNECTION_SHARE)
+        self._bodies = _Places(BIG_BODIES)
         self._hold_seconds = hold_seconds
         self._held = 0
-        self._taken: collections.Counter[str] = collections.Counter()
-        self._total = 0
-        self._big = 0
 
     async def look(self, owner: str) -> None:
         """503 where there is no place now."""
-        if self._total >= self._most or self._taken[owner] >= self._most // 2:
+        if self._places.are_taken(owner):
             metrics.REST_SHED.inc()
             await self._hold()
             raise problems.unavailable("too many requests are under way: come again")
@@ -46,27 +44,17 @@ class Room:
     async def place(self, owner: str) -> AsyncIterator[None]:
         """A place for the length of the block; 503 where there is none."""
         await self.look(owner)
-        self._total += 1
-        self._taken[owner] += 1
-        try:
+        with self._places.taken(owner):
             yield
-        finally:
-            self._total -= 1
-            self._taken[owner] -= 1
-            if not self._taken[owner]:
-                del self._taken[owner]
 
     @contextlib.contextmanager
-    def big_body(self) -> Iterator[None]:
-        """Room in memory for a body beyond the usual size; 503 where there is none."""
-        if self._big >= BIG_BODIES:
+    def big_body(self, owner: str) -> Iterator[None]:
+        """Room in memory for a body beyond the usual size, and for what is made of it; 503 where there is none."""
+        if self._bodies.are_taken(owner):
             metrics.REST_SHED.inc()
-            raise problems.unavailable(f"{self._big} large bodies are being read: come again")
-        self._big += 1
-        try:
+            raise problems.unavailable("too many large bodies are under way: come again, or send less at a time")
+        with self._bodies.taken(owner):
             yield
-        finally:
-            self._big -= 1
 
     async def _hold(self) -> None:
         if self._held >= MOST_HELD:
@@ -76,3 +64,24 @@ class Room:
             await asyncio.sleep(self._hold_seconds)
         finally:
             self._held -= 1
+
+
+class _Places:
+    """So many, and half of them for one owner."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: collections.Counter[str] = collections.Counter()
+
+    def are_taken(self, owner: str) -> bool:
+        return self._taken.total() >= self._most or self._taken[owner] >= self._most // 2
+
+    @contextlib.contextmanager
+    def taken(self, owner: str) -> Iterator[None]:
+        self._taken[owner] += 1
+        try:
+            yield
+        finally:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]

@@ -53,7 +53,6 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, Any]
     headers: Mapping[str, str]
-    body: bytes = b""
     sent: Any = None
     key: answers.Key | None = None
     """The Idempotency-Key: any POST may have one."""
