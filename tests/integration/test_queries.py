@@ -20,7 +20,7 @@ from clockhand.domain import firing, ids, resources, sharding, states
 from clockhand.domain import limits as limits_domain
 from clockhand.domain.states import RunState as S
 from clockhand.engine import fire
-from clockhand.engine.jobs import asking, creating
+from clockhand.engine.jobs import asking, begins, creating
 from clockhand.store import answers as answer_rows
 from clockhand.store import (
     audits,
@@ -500,7 +500,7 @@ async def _rest_jobs(scene: Scene) -> None:
     caps = limits_domain.parse("owners: {k8s/team-7: {maxJobs: 200}, rest/acme: {maxJobs: 1000}}")
     for one in (asker, asking.Asker("rest/acme", "somebody")):
         wanted = [creating.read(one, {**rested.NIGHTLY, "name": f"made-{number}"}) for number in range(BATCH)]
-        outcomes = await creating.add(scene.connection, caps, wanted, now=scene.now)
+        outcomes = await creating.add(scene.connection, caps, wanted, begun=begins.Begins(), now=scene.now)
         assert {type(outcome) for outcome in outcomes} == {errors.Refused if one is asker else creating.Made}
     keys = [("rest/acme", f"key-{number}") for number in range(BATCH)]
     assert all(await answer_rows.lock(scene.connection, keys))

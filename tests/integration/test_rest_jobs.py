@@ -19,7 +19,7 @@ from clockhand.domain import limits as limits_domain
 from clockhand.domain import resources
 from clockhand.domain.states import RunState as S
 from clockhand.engine import answers, fire, limits, loops, pauses, prune
-from clockhand.engine.jobs import asking, creating, service
+from clockhand.engine.jobs import asking, begins, creating, service
 from clockhand.store import database, partitions, pools
 
 NOTHING = limits.LimitsFile(None)
@@ -122,7 +122,7 @@ async def test_what_died_before_it_was_stored_leaves_its_key_free(db: database.D
     wanted = [creating.read(ACME, {**NIGHTLY, "name": "nightly"})]
 
     async def dies(connection: database.Connection, now: datetime) -> answers.Answer:
-        await creating.add(connection, limits_domain.NONE, wanted, now=now)
+        await creating.add(connection, limits_domain.NONE, wanted, begun=begins.Begins(), now=now)
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):

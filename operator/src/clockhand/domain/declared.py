@@ -58,6 +58,12 @@ class Begin:
     counts_from: datetime
     first_slot_at: datetime | None
 
+    def later(self, after: datetime) -> Begin | None:
+        """The same for an instant that is no earlier; None where it has to be worked out anew."""
+        if self.first_slot_at is None or self.first_slot_at <= after:
+            return None
+        return Begin(min(after, self.first_slot_at - instants.MILLISECOND), self.first_slot_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -20,8 +20,10 @@ MAX_LABELS = 64
 _AT = {"runAt": "at", "run_at": "at"}
 """Other names that people know the field by."""
 _PAYLOAD = "payload"
-_SUSPECT = re.compile(rb"\\u0000|[0-9]{19}")
-"""In JSON: a NUL, or a number that may be beyond 64 bits."""
+_NUL = b"\\u0000"
+_ANY_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 19
+"""One that may be beyond 64 bits, its digits told apart no more."""
 _NO_JSON = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
 """What the encoder raises for what was not decoded from JSON, or is beyond what we keep of it."""
 _SPEC = fields.TABLE.children("")
@@ -164,9 +166,16 @@ def _payload(payload: object) -> str:
         raise errors.InvalidInput(_PAYLOAD, error.sentence) from None
     except _NO_JSON:
         encoded = b""
-    if not encoded or _SUSPECT.search(encoded) or encoded.count(b"[") + encoded.count(b"{") > documents.MAX_DEPTH:
+    if not encoded or _is_suspect(encoded):
         documents.check_text(payload, at=_PAYLOAD)  # what is wrong, and where, if there is anything
     return encoded.decode()
+
+
+def _is_suspect(encoded: bytes) -> bool:
+    """Whether JSON may hold what cannot be stored."""
+    if _NUL in encoded or encoded.count(b"[") + encoded.count(b"{") > documents.MAX_DEPTH:
+        return True
+    return _LONG_NUMBER in encoded.translate(_ANY_DIGIT)
 
 
 def _merged(target: object, patch: Mapping[str, object]) -> dict[str, object]:

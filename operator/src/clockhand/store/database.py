@@ -7,6 +7,7 @@ and comes through as it is, after a transaction that rolled back.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import math
@@ -37,6 +38,8 @@ _SESSION = (
 )
 _FRESH_SECONDS = 1.0
 _PREPARED_AFTER = 5
+_AT_ONCE = 50
+"""Rows that are read before others have their turn."""
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -218,6 +221,16 @@ async def fetch(connection: Connection, name: str, parameters: Parameters | None
     """All rows of the named query, as named tuples."""
     cursor = await connection.execute(_text(name), parameters)
     return await cursor.fetchall()
+
+
+async def parts(connection: Connection, name: str, parameters: Parameters) -> AsyncIterator[Sequence[Any]]:
+    """The rows of the named query, some at a time, so that many of them keep nobody waiting."""
+    cursor = await connection.execute(_text(name), parameters)
+    while some := await cursor.fetchmany(_AT_ONCE):
+        yield some
+        if len(some) < _AT_ONCE:
+            break
+        await asyncio.sleep(0)
 
 
 async def fetch_one(connection: Connection, name: str, parameters: Parameters | None = None) -> Any | None:

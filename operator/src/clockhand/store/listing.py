@@ -273,11 +273,14 @@ async def _slot(connection: database.Connection, owner: str, name: str, parsed: 
 
 
 async def _look(connection: database.Connection, name: str, parameters: Mapping[str, Any]) -> Step:
-    rows = await database.fetch(connection, f"listing.{name}", parameters)
-    found = [_run(row) for row in rows if row.run_id is not None]
+    found: list[Run] = []
+    last: Any = None
+    async for rows in database.parts(connection, f"listing.{name}", parameters):
+        found += [_run(row) for row in rows if row.run_id is not None]
+        last = rows[-1]
     if len(found) == parameters["take"]:
         return Step(found, found[-1].run_id)  # before the edge of what was looked at, perhaps
-    return Step(found, rows[0].edge if rows and rows[0].looked == parameters["scan"] else None)
+    return Step(found, last.edge if last is not None and last.looked == parameters["scan"] else None)
 
 
 def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uuid.UUID, take: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import msgspec
 from clockhand import errors
 from clockhand.api.rest import asked, cursors, pages, routes, shown
 from clockhand.domain import instants, names, resources, states, tokens
+from clockhand.engine import steps
 from clockhand.store import database, listing
 
 _EVERY_STATE = frozenset({*map(str, states.RunState), listing.SKIPPED})
@@ -21,6 +23,7 @@ _Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _ATTEMPT = routes.Parameter("attempt", _Number | None, "Of this attempt; by default of the newest that has a log.")
 _TEXT = "text/plain; charset=utf-8"
 _NO_LOG = "no log is kept of it: only attempts that failed leave one"
+_encode = msgspec.json.Encoder().encode
 _FILTERS = (asked.STATE, asked.SINCE, asked.UNTIL, asked.LIMIT, asked.CURSOR)
 
 
@@ -30,6 +33,8 @@ class Runs:
     def __init__(self, db: database.Database, marks: cursors.Cursors) -> None:
         self._db = db
         self._cursors = marks
+        self._showing = asyncio.Lock()
+        """One long page at a time is written, a step of it in each round of the loop."""
 
     def all(self) -> Sequence[routes.Route]:
         """What there is under `/v1/runs` to be read, and the runs of a job."""
@@ -107,7 +112,9 @@ class Runs:
                 return routes.Answer(200, resources.RunPage(items=()))
             page = await pages.page(connection, sift, span, jobs=jobs, before=before, limit=query["limit"])
         following = None if page.edge is None else await self._cursors.write(of, page.edge.bytes)
-        return routes.Answer(200, resources.RunPage(items=[shown.run(run) for run in page.runs], next=following))
+        async with self._showing:
+            items = await steps.gathered(map(_encoded, page.runs))
+        return routes.Answer(200, {"items": items, **({} if following is None else {"next": following})})
 
     async def get(self, call: routes.Call) -> routes.Answer:
         """One run."""
@@ -177,6 +184,10 @@ async def _jobs(connection: database.Connection, owner: str, text: str) -> Seque
     if job_id is not None and await listing.job(connection, owner=owner, job_id=job_id) is not None:
         return [job_id]
     return await listing.job_ids(connection, owner=owner, name=text)
+
+
+def _encoded(run: listing.Run) -> msgspec.Raw:
+    return msgspec.Raw(_encode(shown.run(run)))
 
 
 async def _whole(text: bytes) -> AsyncGenerator[bytes, None]:

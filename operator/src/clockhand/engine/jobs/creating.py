@@ -10,7 +10,8 @@ from uuid import UUID
 from clockhand import errors
 from clockhand.domain import declared, drafts, ids
 from clockhand.domain import limits as limits_domain
-from clockhand.engine import edits
+from clockhand.engine import edits, steps
+from clockhand.engine.jobs import begins
 from clockhand.engine.jobs.asking import Asker
 from clockhand.store import audits, database, mirroring, requests
 from clockhand.store import jobs as rows
@@ -84,10 +85,15 @@ def check_template(asker: Asker, spec: declared.Written) -> None:
 
 
 async def add(
-    connection: database.Connection, limits: limits_domain.Limits, wanted: Sequence[Wanted], *, now: datetime
+    connection: database.Connection,
+    limits: limits_domain.Limits,
+    wanted: Sequence[Wanted],
+    *,
+    begun: begins.Begins,
+    now: datetime,
 ) -> Sequence[Outcome]:
     """Makes jobs; what became of each, in their order."""
-    outcomes = list(_made(wanted, now))
+    outcomes = await steps.gathered(_made(wanted, begun, now))
     new = [one for one in outcomes if isinstance(one, Made)]
     if not new:
         return outcomes
@@ -101,9 +107,8 @@ async def add(
     return outcomes
 
 
-def _made(wanted: Sequence[Wanted], now: datetime) -> Iterator[Outcome]:
+def _made(wanted: Sequence[Wanted], begun: begins.Begins, now: datetime) -> Iterator[Outcome]:
     """Each as it would be stored."""
-    begins: dict[str, declared.Begin] = {}
     for one, job_id in zip(wanted, ids.new_jobs(now, len(wanted)), strict=True):
         draft = one.draft
         who = declared.Declared(
@@ -115,16 +120,12 @@ def _made(wanted: Sequence[Wanted], now: datetime) -> Iterator[Outcome]:
             created_at=now,
             labels=draft.labels,
         )
-        begin = begins.get(draft.spec.spec_json)
-        if begin is None:
-            try:
-                begin = declared.begin(draft.spec.job, who.origin, after=now, new=True)
-            except errors.InvalidInput as error:
-                yield drafts.flat(error)
-                continue
-            if not draft.spec.job.spreads:  # those of one spec begin alike, and most jobs share few
-                begins[draft.spec.spec_json] = begin
-        yield Made(one, declared.read(who, draft.spec, begin))
+        try:
+            begin = begun.of(draft.spec, who.origin, now=now)
+        except errors.InvalidInput as error:
+            yield drafts.flat(error)
+        else:
+            yield Made(one, declared.read(who, draft.spec, begin))
 
 
 async def _admission(

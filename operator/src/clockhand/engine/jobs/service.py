@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -12,15 +11,14 @@ import msgspec
 
 from clockhand import errors
 from clockhand.domain import instants, pointers, resources
-from clockhand.engine import answers
+from clockhand.engine import answers, steps
 from clockhand.engine import limits as limit_files
-from clockhand.engine.jobs import creating, editing, showing
+from clockhand.engine.jobs import begins, creating, editing, showing
 from clockhand.engine.jobs.asking import Asker, Document, Filter, LiveRuns, Page, Place, Shown
 from clockhand.engine.pools import intake
 from clockhand.store import audits, database
 
 MOST_AT_ONCE = 500
-_READ_AT_ONCE = 32
 _FAR = instants.END, 2**63 - 1
 
 
@@ -39,6 +37,7 @@ class Jobs:
     def __init__(self, db: database.Database, limits: limit_files.LimitsFile) -> None:
         self._db = db
         self._limits = limits
+        self._begins = begins.Begins()
         self._singles: intake.Intake[_Single, _Outcome] = intake.Intake(self._store, most=MOST_AT_ONCE)
 
     async def step(self) -> float:
@@ -60,11 +59,11 @@ class Jobs:
         self, asker: Asker, wanted: Sequence[object], *, key: answers.Key | None = None
     ) -> answers.Answer:
         """200 and a `resources.BatchAnswer`: each by itself, in one transaction."""
-        read = await _read(asker, wanted)
+        read = await steps.gathered(_read(asker, wanted))
 
         async def act(connection: database.Connection, now: datetime) -> answers.Answer:
             good = [one for one in read if isinstance(one, creating.Wanted)]
-            outcomes = iter(await creating.add(connection, self._limits.current, good, now=now))
+            outcomes = iter(await self._add(connection, good, now=now))
             everything = [one if isinstance(one, errors.ClockhandError) else next(outcomes) for one in read]
             return _many(everything)
 
@@ -168,10 +167,15 @@ class Jobs:
             known = {place: said for place, said in zip(keyed, recalled, strict=True) if said is not None}
             fresh = [place for place in range(len(singles)) if place not in known]
             wanted = [singles[place].wanted for place in fresh]
-            outcomes = await creating.add(connection, self._limits.current, wanted, now=now)
+            outcomes = await self._add(connection, wanted, now=now)
             new = dict(zip(fresh, await self._answers(connection, outcomes), strict=True))
             await answers.keep(connection, _to_keep(singles, new), now=now)
         return [known.get(place) or new[place] for place in range(len(singles))]
+
+    async def _add(
+        self, connection: database.Connection, wanted: Sequence[creating.Wanted], *, now: datetime
+    ) -> Sequence[creating.Outcome]:
+        return await creating.add(connection, self._limits.current, wanted, begun=self._begins, now=now)
 
     async def _answers(
         self, connection: database.Connection, outcomes: Sequence[creating.Outcome]
@@ -190,17 +194,12 @@ def _to_keep(singles: Sequence[_Single], new: Mapping[int, _Outcome]) -> Sequenc
     return found
 
 
-async def _read(asker: Asker, wanted: Sequence[object]) -> Sequence[creating.Wanted | errors.ClockhandError]:
-    """In small steps: the loop has others to serve in between."""
-    read: list[creating.Wanted | errors.ClockhandError] = []
+def _read(asker: Asker, wanted: Iterable[object]) -> Iterator[creating.Wanted | errors.ClockhandError]:
     for document in wanted:
         try:
-            read.append(creating.read(asker, document))
+            yield creating.read(asker, document)
         except (errors.InvalidInput, errors.Refused) as error:
-            read.append(error)
-        if len(read) % _READ_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return read
+            yield error
 
 
 def _made(made: creating.Made, document: Document) -> answers.Answer:

@@ -12,7 +12,7 @@ import msgspec
 from clockhand import errors
 from clockhand.domain import conditions, drafts, resources
 from clockhand.domain import limits as limits_domain
-from clockhand.engine import poolready
+from clockhand.engine import poolready, steps
 from clockhand.engine.jobs.asking import Document, Filter, Page, Place, Shown
 from clockhand.store import database, workerpools
 from clockhand.store import jobs as rows
@@ -61,10 +61,10 @@ async def page(
     )
     newest = await rows.newest_slots(connection, _without_object(found.jobs))
     messages = await _pool_messages(connection, limits, found.jobs)
-    items = [
+    items = await steps.gathered(
         _document(job, _status(job, newest=newest.get(job.job_id), message=messages.get(job.job_id)))
         for job in found.jobs
-    ]
+    )
     return Page(items, found.next)
 
 
