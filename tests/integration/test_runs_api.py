@@ -807,6 +807,26 @@ async def test_a_reader_that_lags_is_cut_off(
         await slow.next(0)
 
 
+async def test_what_a_reader_missed_comes_little_at_a_time(
+    db: database.Database, job: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "CHUNK", 2)
+    shared = feed.Feed(db)
+    before = (await shared.join()).start
+    for number in range(5):
+        await make(db, job, name=f"run-{number}")
+    later = feed.Feed(db)
+    batches = [batch async for batch in feed.missed(db, await later.join(), after=before)]
+    assert [[event.run.name for event in batch.events] for batch in batches] == [
+        ["run-0", "run-1"], ["run-2", "run-3"], ["run-4"],
+    ]  # fmt: skip
+    reader = next(iter(shared._subscriptions))
+    await shared.run_once()
+    whole = await reader.next(0)
+    assert whole is not None
+    assert len(whole.events) == 5
+
+
 async def test_a_poll_without_news_is_one_look(db: database.Database, job: uuid.UUID) -> None:
     shared = feed.Feed(db)
     reader = await shared.join()

@@ -23,7 +23,8 @@ from clockhand.store import changes, database, listing
 POLL_SECONDS = 1.0
 BACKLOG_EVENTS = 20_000
 _CHANGES_AT_ONCE = 50_000
-_CHUNK = 2_000
+CHUNK = 2_000
+"""Changes read by one statement, and what is handed at once to each of those who have missed some."""
 log = structlog.get_logger(__name__)
 
 
@@ -170,7 +171,7 @@ class Feed:
             await changes.number_pending(self._db)
 
     async def _read(self, connection: database.Connection, standing: changes.Standing) -> None:
-        batch = await read(connection, self._cursor, standing=standing)
+        batch = await _batch_of(connection, self._cursor, standing=standing, most=_CHANGES_AT_ONCE)
         if batch is None:
             self._cut(standing)
             return
@@ -185,12 +186,15 @@ class Feed:
 
 
 async def missed(db: database.Database, subscription: Subscription, *, after: int) -> AsyncIterator[Batch]:
-    """What changed after number `after`, up to the start of `subscription`. Raises Lagging where nobody knows any more."""
+    """What changed after number `after`, up to the start of `subscription`. Raises Lagging where nobody knows any more.
+
+    Little at a time: unlike what comes later, it is each reader's own, for as long as that takes to send it.
+    """
     while after < subscription.start:
         async with db.transaction() as connection:
             await listing.hold_still(connection)
             standing = await changes.newest(connection)
-            batch = await read(connection, after, standing=standing)
+            batch = await _batch_of(connection, after, standing=standing, most=CHUNK)
         if batch is None or standing.epoch != subscription.epoch or batch.through == after:
             raise Lagging
         yield batch
@@ -202,15 +206,17 @@ async def missed(db: database.Database, subscription: Subscription, *, after: in
             raise Lagging
 
 
-async def read(connection: database.Connection, after: int, *, standing: changes.Standing) -> Batch | None:
-    """What changed after number `after`, one event a run; None where the log no longer reaches back so far."""
+async def _batch_of(
+    connection: database.Connection, after: int, *, standing: changes.Standing, most: int
+) -> Batch | None:
+    """About `most` changes after number `after`, one event a run; None where the log no longer reaches back so far."""
     if not await changes.is_kept(connection, after, standing=standing):
         return None
     last: dict[uuid.UUID, int] = {}
     first_seen: dict[uuid.UUID, datetime] = {}
     through = after
-    while through < standing.newest and through - after < _CHANGES_AT_ONCE:
-        found = await changes.read_after(connection, through, rows=_CHUNK)
+    while through < standing.newest and through - after < most:
+        found = await changes.read_after(connection, through, rows=CHUNK)
         if not found:
             break
         for change in found:
@@ -225,8 +231,8 @@ async def _events(
 ) -> Sequence[Event]:
     events = []
     wanted = list(last)
-    for begin in range(0, len(wanted), _CHUNK):
-        for run in await listing.by_ids(connection, wanted[begin : begin + _CHUNK]):
+    for begin in range(0, len(wanted), CHUNK):
+        for run in await listing.by_ids(connection, wanted[begin : begin + CHUNK]):
             # a run is made in the transaction that logs its first change, whose time it has to the millisecond
             created = ids.whole_ms(first_seen[run.run_id]) - run.created_at < instants.MILLISECOND
             events.append(Event(last[run.run_id], run, created=created))
