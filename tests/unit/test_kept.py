@@ -82,3 +82,17 @@ async def test_it_keeps_a_bounded_number() -> None:
     for key in range(3 * kept.ENTRIES):
         await answers.get(key, source.ask)
     assert len(answers) <= kept.ENTRIES
+
+
+async def test_many_who_are_not_known_do_not_push_out_who_is() -> None:
+    source = Source()
+    answers = kept.Kept[int | None](Clock())
+
+    async def nobody() -> None:
+        return None
+
+    assert await answers.get("known", source.ask) == 1
+    for number in range(2 * kept.ENTRIES):
+        await answers.get(number, nobody)
+    assert await answers.get("known", source.ask) == 1
+    assert len(answers) <= kept.ENTRIES

@@ -47,4 +47,10 @@ class Kept(Generic[V]):
     def _make_room(self, now: float) -> None:
         if len(self._answers) >= ENTRIES:
             fresh = {key: kept for key, kept in self._answers.items() if now - kept[0] <= KEEP_SECONDS}
+            if len(fresh) >= ENTRIES:  # strangers who try tokens do not push out those who are known
+                fresh = {key: kept for key, kept in fresh.items() if _says_something(kept[1])}
             self._answers = fresh if len(fresh) < ENTRIES else {}
+
+
+def _says_something(asked: asyncio.Future[V]) -> bool:
+    return asked.done() and not asked.cancelled() and asked.exception() is None and asked.result() is not None
