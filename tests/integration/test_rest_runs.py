@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 import pytest
-from tests.support import jobs, worker_process, workers_api
+from tests.support import jobs, statements, worker_process, workers_api
 from tests.support.answers import Answer
 from tests.support.workers_api import Caller, Served
 
@@ -107,6 +107,16 @@ async def test_a_list_has_all_that_became_of_slots_newest_first(world: World, ed
     assert (skip["count"], skip["reason"], "finishedAt" in skip) == (3, "Forbid", False)
     assert {run["owner"] for run in runs} == {OWNER}
     assert not any("payload" in run or "result" in run for run in runs)
+
+
+async def test_a_page_is_a_statement_for_each_place_that_runs_are_in(
+    world: World, editor: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await get(editor, "/v1/runs")  # once the token is known
+    names = statements.named(monkeypatch)
+    await get(editor, "/v1/runs?limit=1000")
+    about_runs = [name for name in names if name.startswith("listing.")]
+    assert about_runs == ["listing.live_by_owner", "listing.history_by_owner", "listing.skips_by_owner"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 14, 100])
