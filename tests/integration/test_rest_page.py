@@ -94,3 +94,5 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     assert f"did not arrive in {bodies.READ_SECONDS:.0f} s" in said
     assert f"for {resources.KEY_SECONDS // 3600} hours" in said
     assert f"each connection {room.CONNECTION_SHARE} requests" in said
+    assert room.HOLD_SECONDS == 1
+    assert "503 after a second" in said
