@@ -142,6 +142,14 @@ def test_rights_and_tokens(kube: local_kube.LocalKube, kubectl: kubectls.Kubectl
     assert "nobody can act as another user" in kubectl.refusal("get", "sjob", "--as=somebody")
 
 
+def test_owners_are_named_whole(kube: local_kube.LocalKube) -> None:
+    metadata = {"name": "owned", "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none"}]}
+    for path, body in ((JOBS, job()), (MAPS, {"apiVersion": "v1", "kind": "ConfigMap"})):
+        refused = kube.http.call("POST", path, {**body, "metadata": metadata})
+        assert refused.code == 422
+        assert "metadata.ownerReferences[0].uid" in refused.body["message"]
+
+
 def test_token_is_good_for_its_audience_alone(kube: local_kube.LocalKube) -> None:
     token = kube.kubectl.run("create", "token", "default", "--audience=clockhand").out.strip()
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"

@@ -14,7 +14,7 @@ import pytest
 
 from clockhand import errors
 from clockhand.api.runs import negotiate
-from clockhand.standalone.kube import kinds, seeds, selection, store, targets, watching
+from clockhand.standalone.kube import housekeeping, kinds, seeds, selection, store, targets, watching
 from clockhand.standalone.kube import objects as verbs_of
 
 Json = dict[str, Any]
@@ -208,3 +208,22 @@ def test_what_is_no_number_in_a_watch_says_nothing(text: str) -> None:
     wish = watching.wish_of(target, selection.everything, OBJECT, query)
     assert wish.since is None
     assert 1800 <= wish.seconds <= 3600
+
+
+async def test_an_object_that_cannot_be_understood_does_not_end_the_housekeeping(objects: store.Store) -> None:
+    keeping = asyncio.create_task(housekeeping.Housekeeping(verbs_of.Objects(objects)).run())
+    strange = {"metadata": {**body("strange")["metadata"], "ownerReferences": [{"name": "x"}]}}
+    await objects.create(key("strange"), strange)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await objects.delete(key("strange"), uid="uid-of-strange")
+    await objects.create(key("owner"), body("owner"))
+    owned = {"metadata": {**body("owned")["metadata"], "ownerReferences": [{"uid": "uid-of-owner"}]}}
+    await objects.create(key("owned"), owned)
+    await objects.delete(key("owner"), uid="uid-of-owner")
+    async with asyncio.timeout(60):
+        while objects.get(key("owned")) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+    assert keeping.cancelled()

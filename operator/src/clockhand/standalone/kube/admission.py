@@ -120,6 +120,7 @@ def _resolved_mistakes(value: Any, described: Json, path: str) -> Iterator[cause
 
 def _mistakes(kind: kinds.Kind, body: Json) -> Iterator[causes.Cause]:
     if kind.custom is not None:
+        yield from _resolved_mistakes(body["metadata"], kinds.definitions()[kinds.META], "metadata")
         yield from schema.mistakes(body, kinds.structural(kind))
         return
     yield from _resolved_mistakes(body, kinds.definitions()[kind.schema], "")

@@ -40,6 +40,9 @@ class Housekeeping:
             except (errors.ClockhandError, status.Failure) as error:
                 log.warning("housekeeping_failed", error=str(error))
                 await asyncio.sleep(1.0)
+            except Exception:  # no object is worth the end of all others
+                log.exception("housekeeping_failed")
+                await asyncio.sleep(1.0)
 
     async def _follow(self) -> None:
         version = self._store.version
