@@ -80,6 +80,22 @@ def test_steps_that_cannot_be_made_are_refused(steps: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"containers": [5]}},
+        {"spec": {"containers": [[]]}},
+        {"metadata": {"$setElementOrder/finalizers": 5}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": 5}},
+    ],
+)
+def test_a_strategic_merge_that_is_none_is_refused(patch: Json) -> None:
+    pod = {"metadata": {"finalizers": ["a"]}, **containers("a")}
+    with pytest.raises(status.Failure) as failure:
+        patches.strategic(pod, patch, POD)
+    assert failure.value.code == 400
+
+
+@pytest.mark.parametrize(
     ("selector", "is_chosen"),
     [
         ("", True),

@@ -45,6 +45,13 @@ def stepped(value: Json, steps: Any) -> Json:
 
 def strategic(value: Any, patch: Any, schema: Json) -> Any:
     """A strategic merge: lists of objects are merged by their key where the schema names one, other values replaced."""
+    try:
+        return _strategic(value, patch, schema)
+    except (AttributeError, TypeError) as error:  # a directive or an item of a list that is none
+        raise status.bad_request(f"the patch cannot be applied: {error}") from error
+
+
+def _strategic(value: Any, patch: Any, schema: Json) -> Any:
     schema = schemas.resolved(schema)
     if not isinstance(patch, dict):
         return patch
@@ -77,7 +84,7 @@ def _field(schema: Json, name: str) -> Json:
 
 def _strategic_field(value: Any, patch: Any, schema: Json) -> Any:
     if not isinstance(patch, list) or "merge" not in schema.get("x-kubernetes-patch-strategy", ""):
-        return strategic(value, patch, schema)
+        return _strategic(value, patch, schema)
     key = schema.get("x-kubernetes-patch-merge-key")
     if key is None:
         return [*(value or ()), *(one for one in patch if one not in (value or ()))]
@@ -93,9 +100,9 @@ def _merged_list(items: list[Json], patch: Sequence[Json], key: str, schema: Jso
         if one.get(_DIRECTIVE) == "delete":
             items = [item for item in items if item.get(key) != one.get(key)]
         elif place is None:
-            items.append(strategic({}, one, schema))
+            items.append(_strategic({}, one, schema))
         else:
-            items[place] = strategic(items[place], one, schema)
+            items[place] = _strategic(items[place], one, schema)
     return _interleaved(items, key, [one.get(key) for one in patch], before)
 
 
