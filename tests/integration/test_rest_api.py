@@ -413,6 +413,9 @@ async def test_what_is_no_json_is_400(editor: Caller) -> None:
         for method, path in (("POST", "/v1/jobs"), ("PUT", one), ("PATCH", one)):
             answer = await editor.send(method, path, body)
             assert answer.status == 400, (body, answer.text)
+    packed = await editor.post("/v1/jobs", b"no gzip", headers={"Content-Encoding": "gzip"})
+    assert packed.status == 400
+    assert packed.json["detail"] == "the body cannot be read: Can not decode content-encoding: gzip"
 
 
 UNFIT: Mapping[str, tuple[Any, str]] = {
@@ -467,6 +470,17 @@ async def test_the_nearest_name_is_told(editor: Caller) -> None:
     answer = await editor.send("GET", "/v1/jobs?limits=3")
     assert (answer.status, answer.json["errors"][0]["parameter"]) == (422, "limits")
     assert "did you mean limit?" in answer.json["detail"]
+    for call, given, said in (
+        (f"/v1/jobs/{uuid.uuid4()}:run", {"paylod": 1}, "/paylod: is not a known field: did you mean payload?"),
+        ("/v1/runs:retry", {"dryrun": True}, "/dryrun: is not a known field: did you mean dryRun?"),
+        ("/v1/runs:retry", {"limit": 0}, "/limit: must be at least 1"),
+        ("/v1/runs:retry", {"dryRun": "yes"}, "/dryRun: must be true or false, not a string"),
+        (f"/v1/jobs/{uuid.uuid4()}:backfill", {}, "/from: is missing: write it"),
+        ("/v1/jobs", [], "must be an object, not a list"),
+    ):
+        assert (await editor.post(call, given)).json["detail"] == said
+    answer = await editor.send("GET", "/v1/jobs?limit=1001")
+    assert answer.json["detail"] == "limit: must be at most 1000"
 
 
 async def test_a_parameter_that_does_not_fit_is_422(editor: Caller) -> None:

@@ -37,7 +37,8 @@ async def read(
     except TimeoutError:
         raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
     except web.RequestPayloadError as error:
-        raise problems.Problem(400, f"the body cannot be read: {error}") from None
+        said = str(error).rpartition("\n")[2].strip()  # its first line is of a status that is not ours
+        raise problems.Problem(400, f"the body cannot be read: {said}") from None
 
 
 async def _continue(request: web.BaseRequest) -> None:

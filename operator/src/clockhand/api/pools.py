@@ -66,10 +66,11 @@ class PoolCalls:
 
     async def answer(self, pool: str, target: Target, body: bytes) -> bytes:
         """What `target.call` answers to `body`."""
+        decoder = _DECODERS[target.call]
         try:
-            request = _DECODERS[target.call].decode(body)
+            request = decoder.decode(body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise problems.of_decoding(error) from None
+            raise problems.of_decoding(error, decoder.type) from None
         check(request)
         return _encode(await self._do(pool, request))
 

@@ -6,11 +6,13 @@ import http
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from clockhand import errors
+from clockhand.api import sentences
 from clockhand.domain import pointers, resources
 
 MEDIA_TYPE = "application/problem+json"
@@ -93,15 +95,17 @@ def wrong_parameter(name: str, detail: str) -> Problem:
     return Problem(422, f"{name}: {detail}", mistakes=[Mistake("", detail, parameter=name)])
 
 
-def of_decoding(error: Exception) -> Problem:
-    """What is wrong with a body: no JSON (400), or not of the form (422, with the place)."""
+def of_decoding(error: Exception, takes: Any) -> Problem:
+    """What is wrong with a body that should be a `takes`: no JSON (400), or not of the form (422, with the place)."""
     if not isinstance(error, msgspec.ValidationError):
         return Problem(400, f"the body is not JSON that can be read: {error}")
     placed = _PATH.fullmatch(str(error))
     said, path = (placed["said"], placed["path"]) if placed else (str(error), "$")
     path = path.partition(_SOMEWHERE)[0]
     named = _FIELD.fullmatch(said)
-    return invalid([Mistake(pointers.of_path(path[1:]) + (pointers.step(named["name"]) if named else ""), said)])
+    place = pointers.of_path(path[1:])
+    sentence = sentences.of_decoder(said, () if place else sentences.fields_of(takes))
+    return invalid([Mistake(place + (pointers.step(named["name"]) if named else ""), sentence)])
 
 
 def of_error(error: errors.ClockhandError) -> Problem:

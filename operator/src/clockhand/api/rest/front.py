@@ -143,7 +143,7 @@ def _decoded(body: bytes, takes: Any) -> Any:
     except RecursionError:
         raise bodies.too_deep() from None
     except msgspec.MsgspecError as error:
-        raise problems.of_decoding(error) from None
+        raise problems.of_decoding(error, takes) from None
     bodies.check_depth(text)
     return value
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from clockhand import errors
-from clockhand.api import problems
+from clockhand.api import problems, sentences
 from clockhand.api.rest import routes
 from clockhand.domain import documents
 
@@ -53,7 +53,8 @@ def _value(parameter: routes.Parameter, texts: Sequence[str]) -> Any:
     except errors.InvalidInput as error:
         raise problems.wrong_parameter(parameter.name, error.sentence) from None
     except msgspec.ValidationError as error:
-        raise problems.wrong_parameter(parameter.name, str(error).partition(" - at ")[0]) from None
+        said = sentences.of_decoder(str(error).partition(" - at ")[0])
+        raise problems.wrong_parameter(parameter.name, said) from None
 
 
 def _unknown(name: str, known: Mapping[str, routes.Parameter]) -> str:
