@@ -150,6 +150,16 @@ def test_owners_are_named_whole(kube: local_kube.LocalKube) -> None:
         assert "metadata.ownerReferences[0].uid" in refused.body["message"]
 
 
+@pytest.mark.parametrize(
+    "path", [f"{PODS}?limit=-1", f"{PODS}?limit=%C2%B2", f"{PODS}/counted/log?tailLines=-1", f"{MAPS}?limit=1e3"]
+)
+def test_numbers_of_a_query_are_whole_and_not_negative(kube: local_kube.LocalKube, path: str) -> None:
+    container = {"name": "main", "image": "any"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "counted"}, "spec": {"containers": [container]}}
+    kube.http.call("POST", PODS, pod)
+    assert kube.http.call("GET", path).code == 400
+
+
 def test_token_is_good_for_its_audience_alone(kube: local_kube.LocalKube) -> None:
     token = kube.kubectl.run("create", "token", "default", "--audience=clockhand").out.strip()
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"

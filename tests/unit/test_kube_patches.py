@@ -72,7 +72,9 @@ def test_lists_of_plain_values_are_joined_where_the_schema_says_so() -> None:
     assert without["metadata"]["finalizers"] == []
 
 
-@pytest.mark.parametrize("steps", [7, {}, [7], [{"op": "odd"}], [{"op": "remove", "path": "/none"}], [{"op": "test"}]])
+@pytest.mark.parametrize(
+    "steps", [7, "x", "[]", {}, [7], [{"op": "odd"}], [{"op": "remove", "path": "/none"}], [{"op": "test"}]]
+)
 def test_steps_that_cannot_be_made_are_refused(steps: Any) -> None:
     with pytest.raises(status.Failure) as failure:
         patches.stepped({"a": 1}, steps)

@@ -115,8 +115,8 @@ def wish_of(request: web.Request) -> admission.Wish:
 
 
 def whole(request: web.Request, name: str) -> int:
-    """A whole number of the query; 0 where there is none."""
+    """A whole number of the query that is not negative; 0 where there is none."""
     text = request.query.get(name, "")
-    if text and not (text.isascii() and text.lstrip("-").isdigit() and len(text) < 12):
-        raise status.bad_request(f"{name}: {text!r} is not a whole number")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise status.bad_request(f"{name}: {text!r} is not a whole number, or a negative one")
     return int(text) if text else 0

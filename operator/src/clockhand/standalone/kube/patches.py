@@ -32,6 +32,8 @@ def merged(value: Any, patch: Any) -> Any:
 
 def stepped(value: Json, steps: Any) -> Json:
     """RFC 6902; a step that cannot be made is a 422, as with the API server."""
+    if not isinstance(steps, list):
+        raise status.Failure(422, "Invalid", "the patch cannot be applied: it is no list of steps")
     try:
         made: Json = jsonpatch.apply_patch(value, steps)
     except jsonpatch.JsonPatchTestFailed as error:
