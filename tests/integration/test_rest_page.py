@@ -88,6 +88,7 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     said = " ".join(PAGE.split())
     assert (resources.MAX_BODY_BYTES, resources.MAX_BATCH_BODY_BYTES) == (1 << 20, 16 << 20)
     assert f"1 MiB; of `jobs:batch` 16 MiB and {resources.MAX_BATCH:,} jobs" in said
+    assert f"{room.BIG_BODIES} in a process, {room.BIG_BODIES // 2} of one owner" in said
     assert f"{bodies.MAX_DEPTH} levels" in said
     assert f"{spec.MAX_PAYLOAD_BYTES >> 10} KiB" in said
     assert f"{resources.MAX_PAGE:,} items, {resources.PAGE} by default" in said
