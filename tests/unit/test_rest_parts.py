@@ -75,6 +75,27 @@ async def test_one_owner_has_half_of_the_room() -> None:
             pass
 
 
+async def test_there_is_less_room_while_the_loop_comes_round_late() -> None:
+    places = room.Room(1, hold_seconds=0)
+    for _ in range(100):
+        places.adapt(late=2 * room.LATE_SECONDS)
+    async with contextlib.AsyncExitStack() as taken:
+        for _ in range(room.LEAST_PLACES // 2):
+            await taken.enter_async_context(places.place("rest/a"))
+        with pytest.raises(problems.Problem):
+            await places.look("rest/a")
+        for _ in range(2):
+            places.adapt(late=0)
+        await places.look("rest/a")
+    for _ in range(100):
+        places.adapt(late=0)
+    async with contextlib.AsyncExitStack() as taken:
+        for _ in range(room.CONNECTION_SHARE // 2):
+            await taken.enter_async_context(places.place("rest/a"))
+        with pytest.raises(problems.Problem):
+            await places.look("rest/a")
+
+
 async def test_who_finds_no_place_hears_of_it_after_a_moment_unless_too_many_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -73,6 +73,7 @@ class Api:
         served = asyncio.Event()
         async with asyncio.TaskGroup() as tasks, self._rest.running() as front:
             tasks.create_task(self._pools.run(served))
+            heeding = tasks.create_task(self._rest.room.heed())
             face = server.Server(self._gate, pools.PoolCalls(self._pools), front)
             try:
                 async with server.served(face, port=self._settings.api_port, host=self._settings.listen) as port:
@@ -83,6 +84,7 @@ class Api:
                     self._rest.end_streams()
                     self._pools.desk.close()
             finally:
+                heeding.cancel()
                 served.set()
 
 

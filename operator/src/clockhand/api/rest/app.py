@@ -88,12 +88,13 @@ class Rest:
                 *audit.Audit(self._jobs, marks).all(),
             )
         )
+        self.room = room.Room(settings.rest_pool)
         self._front = front.Front(
             self.table,
             gate=gate,
             rights=rights.Rights(asked),
             rates=rates.Rates(lambda owner: limits.current.request_rate(owner)),
-            room=room.Room(settings.rest_pool),
+            room=self.room,
             pages=_pages(self.table),
             body_seconds=body_seconds,
         )

@@ -2,6 +2,8 @@
 
 To say so costs as much as a small answer. It is said after a moment, so that who comes again at once, as long as there is no
 room, does not keep the process busy with it.
+
+The loop that serves them also fires runs and gives them to workers. While it comes round late, there are fewer places.
 """
 
 from __future__ import annotations
@@ -10,10 +12,17 @@ import asyncio
 import collections
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
 
 from clockhand import metrics
 from clockhand.api import problems
 
+LATE_SECONDS = 0.04
+"""By which the loop may come round later than it was asked to."""
+LEAST_PLACES = 8
+"""However late it does."""
+_LOOK_EVERY = 0.02
+_LESS = 0.8
 BIG_BODIES = 8
 """Bodies beyond the usual size that are held in memory at a time."""
 CONNECTION_SHARE = 32
@@ -32,6 +41,18 @@ class Room:
         self._bodies = _Places(BIG_BODIES)
         self._hold_seconds = hold_seconds
         self._held = 0
+
+    async def heed(self) -> NoReturn:
+        """Looks for good how late the loop comes round."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LOOK_EVERY
+            await asyncio.sleep(_LOOK_EVERY)
+            self.adapt(loop.time() - due)
+
+    def adapt(self, late: float) -> None:
+        """Fewer places, or one more, as the loop came round `late` seconds late."""
+        self._places.adapt(grows=late <= LATE_SECONDS)
 
     async def look(self, owner: str) -> None:
         """503 where there is no place now."""
@@ -70,8 +91,14 @@ class _Places:
     """So many, and half of them for one owner."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._full = self._most = most
         self._taken: collections.Counter[str] = collections.Counter()
+
+    def adapt(self, *, grows: bool) -> None:
+        if grows:
+            self._most = min(self._full, self._most + 1)
+        else:
+            self._most = min(self._most, max(LEAST_PLACES, int(_LESS * self._most)))
 
     def are_taken(self, owner: str) -> bool:
         return self._taken.total() >= self._most or self._taken[owner] >= self._most // 2
