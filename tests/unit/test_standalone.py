@@ -17,6 +17,7 @@ from cryptography import x509
 
 from clockhand import errors
 from clockhand.standalone import credentials, home, kubeconfig, leash, orphans, passage
+from clockhand.standalone.nodes import leftovers
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 UID = 54_321
@@ -100,8 +101,10 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = left_over(tmp_path, "left")
     (tmp_path / "clockhand-dev-begun").mkdir(mode=0o700)  # has no lock yet
-    with home.ephemeral() as one:
+    mark = leftovers.mark(left / "cluster" / "node", "uid", "main")
+    with subprocess.Popen(["sleep", "60"], env={leftovers.MARK: mark}) as process, home.ephemeral() as one:
         assert not left.exists()
+        assert process.wait() == -9
         with home.ephemeral():
             assert one.root.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["clockhand-dev-begun"]

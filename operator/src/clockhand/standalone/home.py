@@ -14,6 +14,7 @@ from pathlib import Path
 
 from clockhand import errors
 from clockhand.client import config
+from clockhand.standalone.nodes import leftovers
 
 _EPHEMERAL = "clockhand-dev-"
 _LOCK = "lock"
@@ -96,12 +97,16 @@ def write(path: Path, text: str) -> None:
 
 
 def _clear_away(left: Path) -> None:
-    """Removes a data directory that nobody has any more. Whoever begins one holds its lock, or has made none yet."""
+    """Removes a data directory that nobody has any more, and ends what its pods had started.
+
+    Whoever begins one holds its lock, or has made none yet.
+    """
     with contextlib.suppress(OSError, errors.Conflict):
         about = left.lstat()
         # in a folder of somebody else's the lock may be a link to whatever is not theirs to write
         if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and (left / _LOCK).exists():
             with _locked(left):
+                leftovers.kill(left)
                 shutil.rmtree(left, ignore_errors=True)
 
 
