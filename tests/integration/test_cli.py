@@ -205,6 +205,7 @@ def test_what_cannot_be_applied_is_said_and_the_rest_is(shell: Shell) -> None:
     assert shell("jobs", "list", name, "-o", "name") == f"{name}-a\n"
     assert shell("jobs", "list", "worker-pool", "-o", "name") == "worker-pool\n"
     assert "is not YAML" in shell("apply", "-f", "-", given="{", fails=2)
+    assert shell("apply", "-f", "-", given="---\n", fails=2) == "clockhand: -: there is no manifest in it\n"
     assert "cannot be read" in shell("apply", "-f", "nothing.yaml", fails=2)
 
 

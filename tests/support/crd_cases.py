@@ -52,7 +52,13 @@ BAD_INTERVALS = [
     ("30m1h", "is not an interval: write whole days"),
     ("0s", "is no time at all: write 1s or more"),
 ]
-BAD_INSTANTS = ["tomorrow", "2026-12-24T18:00:00", "2026-02-30T18:00:00Z", "1969-12-31T23:59:59Z"]
+BAD_INSTANTS = [
+    "tomorrow",
+    "2026-12-24T18:00:00",
+    "2026-02-30T18:00:00Z",
+    "1969-12-31T23:59:59Z",
+    "9999-01-01T00:00:00Z",
+]
 REFUSED: list[tuple[Json, str]] = [
     (
         job(at="2027-01-01T00:00:00Z"),

@@ -56,6 +56,8 @@ async def apply(api: Clockhand, files: Sequence[str], dry_run: bool, output: str
     be read (exit code 2).
     """
     found = [one for given in files for one in written.objects(given)]
+    if not found:
+        raise oneline.Failure(f"{', '.join(files)}: there is no manifest in it")
     done, failed = [], False
     for file, manifest in found:
         try:

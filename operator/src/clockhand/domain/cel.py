@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clockhand.domain import fields, forms, spec, table
+from clockhand.domain import fields, forms, instants, spec, table
 
 Rule = dict[str, object]
 _FORMS = {
@@ -44,7 +44,8 @@ def matching(row: table.Field, form: forms.Form) -> Rule:
     """The value of a field has this form."""
     rule = f"{'' if form.wanted else '!'}self.matches({_raw(form.pattern)})"
     if form is forms.INSTANT:
-        rule += " && timestamp(self) >= timestamp('1970-01-01T00:00:00Z')"
+        first, after = instants.rfc3339(instants.EPOCH), instants.rfc3339(instants.END)
+        rule += f" && timestamp(self) >= timestamp('{first}') && timestamp(self) < timestamp('{after}')"
     return demand(rule, f"spec.{row.path.removesuffix('[]')} {form.sentence}")
 
 
