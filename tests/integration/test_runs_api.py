@@ -410,6 +410,7 @@ async def test_a_wrong_order_names_its_field(
 async def test_a_run_of_no_job_is_not_found(proxy: frontproxy.Caller, job: uuid.UUID) -> None:
     answer = await proxy.call("POST", TEAM, body=order(job="nobody"))
     assert answer.status == 404
+    assert "if it is new, wait until it is Ready" in answer.json["message"]
     assert "nobody" in answer.json["message"]
 
 

@@ -134,7 +134,8 @@ class Writes:
 async def _request(connection: database.Connection, caller: Caller, order: Order) -> None:
     job_id = await rows.job_named(connection, owner=caller.owner, name=order.job)
     if job_id is None:
-        raise errors.NotFound(f"no ScheduledJob {order.job!r} is known in this namespace")
+        sentence = f"no ScheduledJob {order.job!r} is known in this namespace: if it is new, wait until it is Ready"
+        raise errors.NotFound(sentence)
     now = await database.now(connection)
     about: dict[str, Any] = {"owner": caller.owner, "job_id": job_id, "actor": caller.user, "now": now}
     if order.backfill is not None:
