@@ -42,11 +42,13 @@ def name() -> str:
 
 
 @contextlib.asynccontextmanager
-async def through(tenant: tenants.Tenant) -> AsyncIterator[tuple[tcpproxy.TcpProxy, Clockhand]]:
+async def through(
+    tenant: tenants.Tenant, *, patience: float = 30.0
+) -> AsyncIterator[tuple[tcpproxy.TcpProxy, Clockhand]]:
     """A client behind a wire that can be cut."""
     async with tcpproxy.TcpProxy("127.0.0.1", tenant.port) as wire:
         url = f"http://127.0.0.1:{wire.port}"
-        async with Clockhand(url, token_file=str(tenant.token_file)) as api:
+        async with Clockhand(url, token_file=str(tenant.token_file), patience=patience) as api:
             yield wire, api
 
 
@@ -224,15 +226,18 @@ async def test_a_run_that_waits_is_cancelled(api: Clockhand) -> None:
 
 async def test_a_watch_tells_of_runs_and_goes_on_after_a_break(tenant: tenants.Tenant, api: Clockhand) -> None:
     job = await api.jobs.create(name=name(), schedule=FAR, handler="email.send", pool=tenants.POOL)
-    async with through(tenant) as (wire, watcher), contextlib.aclosing(watcher.runs.watch(job=job)) as changes:
+    impatient = through(tenant, patience=0.5)
+    async with impatient as (wire, watcher), contextlib.aclosing(watcher.runs.watch(job=job)) as changes:
         told = asyncio.create_task(over(changes))
         await asyncio.sleep(1)
         first = await api.jobs.run(job)
         assert await told == first.id
         wire.cut()
-        wire.mend()
         told = asyncio.create_task(over(changes))
         second = await api.jobs.run(job)
+        with pytest.raises(client.Unavailable):
+            await watcher.runs.get(first)
+        wire.mend()
         assert await told == second.id
 
 

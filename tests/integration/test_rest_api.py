@@ -174,6 +174,7 @@ async def test_a_batch_has_its_limits(editor: Caller) -> None:
     answer = await editor.post("/v1/jobs:batch", beyond)
     assert answer.status == 413
     assert str(resources.MAX_BATCH_BODY_BYTES) in answer.json["detail"]
+    assert answer.headers["Connection"] == "close", "what was sent is still in the way"
 
 
 async def test_large_bodies_have_their_places_until_they_are_answered(

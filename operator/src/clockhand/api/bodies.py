@@ -33,12 +33,17 @@ async def read(
         async with asyncio.timeout(seconds):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise problems.Problem(413, f"a body may have {most} bytes: send it in parts") from None
+        raise _unread(413, f"a body may have {most} bytes: send it in parts") from None
     except TimeoutError:
-        raise problems.Problem(408, f"the body did not arrive within {seconds:g} s") from None
+        raise _unread(408, f"the body did not arrive within {seconds:g} s") from None
     except web.RequestPayloadError as error:
         said = str(error).rpartition("\n")[2].strip()  # its first line is of a status that is not ours
-        raise problems.Problem(400, f"the body cannot be read: {said}") from None
+        raise _unread(400, f"the body cannot be read: {said}") from None
+
+
+def _unread(status: int, detail: str) -> problems.Problem:
+    """Of a body that was left where it is: nothing more can come over its connection, and the client should know."""
+    return problems.Problem(status, detail, headers=[("Connection", "close")])
 
 
 async def _continue(request: web.BaseRequest) -> None:

@@ -147,16 +147,16 @@ class Calls:
         return await self._persist(lambda: self._send(call, sent))
 
     @contextlib.asynccontextmanager
-    async def listen(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an answer that goes on, until it breaks off."""
-        response = await self._persist(lambda: self._open(call))
+    async def listen(self, call: Call, *, patience: float | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an answer that goes on, until it breaks off; `patience` in seconds, by default that of all calls."""
+        response = await self._persist(lambda: self._open(call), patience=patience)
         try:
             yield _lines(response)
         finally:
             response.close()
 
-    async def _persist(self, send: Callable[[], Awaitable[T]]) -> T:
-        ends, failed = time.monotonic() + self._patience, 0
+    async def _persist(self, send: Callable[[], Awaitable[T]], *, patience: float | None = None) -> T:
+        ends, failed = time.monotonic() + (self._patience if patience is None else patience), 0
         while True:
             try:
                 return await send()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -139,12 +140,16 @@ class Runs:
     async def watch(
         self, *, job: jobs.JobId | None = None, state: Sequence[str] = (), cursor: str | None = None
     ) -> AsyncGenerator[Change, None]:
-        """Runs as they change, from now on or from a `cursor`, for ever: a stream that breaks off is taken up again."""
-        failed = 0
+        """Runs as they change, from now on or from a `cursor`, for ever: a stream that breaks off is taken up again.
+
+        However long the API is away then; where it cannot be reached at all, the usual patience ends with `Unavailable`.
+        """
+        failed, patience = 0, None
         while True:
             headers = {} if cursor is None else {"Last-Event-ID": cursor}
             call = calls.Call(method="GET", path=f"{PATH}:stream", query=_filters(job, state), headers=headers)
-            async with self._calls.listen(call) as lines:
+            async with self._calls.listen(call, patience=patience) as lines:
+                patience = math.inf
                 async for event in events.read(lines, last_id=cursor):
                     cursor, failed = event.last_id, 0
                     if event.kind in _CHANGES:
