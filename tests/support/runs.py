@@ -36,6 +36,10 @@ def scheduled_at(run: Run) -> datetime:
     return instant(run["spec"]["scheduledTime"])
 
 
+def created_at(run: Run) -> datetime:
+    return instant(run["metadata"]["creationTimestamp"])
+
+
 def instant(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
 
