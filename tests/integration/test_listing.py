@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -255,17 +255,26 @@ async def test_no_page_reads_a_table_from_end_to_end(
     opened = database.Database(big, size=1, name="plans")
     await opened.open()
     plans: list[Any] = []
-    plain = database.fetch
+    fetch, parts = database.fetch, database.parts
 
-    async def explained(connection: database.Connection, name: str, parameters: Any = None) -> Sequence[Any]:
+    async def explain(connection: database.Connection, name: str, parameters: Any) -> None:
         if name.startswith("listing."):
             text = "EXPLAIN (ANALYZE, FORMAT JSON) " + queries.sql(name)
             cursor = await connection.execute(text.encode(), parameters)
             [(plan,)] = await cursor.fetchall()
             plans.append(plan[0]["Plan"])
-        return await plain(connection, name, parameters)
+
+    async def explained(connection: database.Connection, name: str, parameters: Any = None) -> Sequence[Any]:
+        await explain(connection, name, parameters)
+        return await fetch(connection, name, parameters)
+
+    async def in_parts(connection: database.Connection, name: str, parameters: Any) -> AsyncIterator[Sequence[Any]]:
+        await explain(connection, name, parameters)
+        async for rows in parts(connection, name, parameters):
+            yield rows
 
     monkeypatch.setattr(database, "fetch", explained)
+    monkeypatch.setattr(database, "parts", in_parts)
     try:
         await page(opened, namespace=namespace, fields=fields, labels=labels, limit=100)
     finally:
