@@ -16,6 +16,7 @@ from clockhand.domain import ids
 
 STEADY = 2
 """Replicas that nothing is done to."""
+_SPARE_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,16 @@ def start_crew(arena: Stage) -> None:
 
 
 def execute(arena: Stage, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
-    """Strikes until there were `times` hits, or twice as many rounds; then lets everything come to rest, and checks."""
+    """Strikes until there were `times` hits, or twice as many rounds and two; then lets all come to rest, and checks.
+
+    Which replica is given how much is chance, and one that has too little to do for a fault is not hit by it.
+    """
     with arena.fleet(fault.plans) as fleet:
         scene = Scene(arena, fleet)
         hits = 0
         failure = ""
         try:
-            for number in range(1, 2 * times + 1):
+            for number in range(1, 2 * times + _SPARE_ROUNDS + 1):
                 scene.wanted = times - hits
                 hits += fault.strike(scene, number)
                 if hits >= times:
