@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.support import kafka, postgres
+from tests.support import kafka, postgres, tenants
 
 from clockhand.store import database, migrations
 
@@ -54,3 +54,14 @@ async def db(database_url: str) -> AsyncIterator[database.Database]:
     await opened.open()
     yield opened
     await opened.close()
+
+
+@pytest.fixture(scope="module")
+def tenant(
+    server: postgres.PostgresServer, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tenants.Tenant]:
+    """A tenant with an API process, a database and a worker of its own, for all tests of a file."""
+    name = server.new_database(template=template)
+    with tenants.served(server.url(name), tmp_path_factory.mktemp("tenant")) as served:
+        yield served
+    server.drop_database(name)

@@ -19,20 +19,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import generated, light, postgres, tenants
+from tests.support import generated, light, tenants
 from tests.support.shell import SECONDS, Shell
 
 FAR = "0 0 1 1 *"
-
-
-@pytest.fixture(scope="module")
-def tenant(
-    server: postgres.PostgresServer, template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tenants.Tenant]:
-    name = server.new_database(template=template)
-    with tenants.served(server.url(name), tmp_path_factory.mktemp("tenant")) as served:
-        yield served
-    server.drop_database(name)
 
 
 @pytest.fixture

@@ -8,27 +8,17 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support import generated, postgres, tcpproxy, tenants
+from tests.support import generated, tcpproxy, tenants
 
 from clockhand import client
 from clockhand.client import Clockhand
 from clockhand.domain import instants
 
 FAR = "0 0 1 1 *"
-
-
-@pytest.fixture(scope="module")
-def tenant(
-    server: postgres.PostgresServer, template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tenants.Tenant]:
-    name = server.new_database(template=template)
-    with tenants.served(server.url(name), tmp_path_factory.mktemp("tenant")) as served:
-        yield served
-    server.drop_database(name)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from typing import Any
 import click
 from tests.e2e.cluster import binaries
 
+from clockhand.standalone.kube import openapi
+
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "operator/src/clockhand/standalone/kube"
 KINDS = {
@@ -50,7 +52,6 @@ PROTOCOLS = (
 )
 _MODES = {"optional": "one", "repeated": "many", "map<string,": "map"}
 _SCALARS = frozenset({"bool", "bytes", "double", "int32", "int64", "string"})
-_PREFIX = "#/components/schemas/"
 _KEPT = frozenset(
     {
         "$ref", "additionalProperties", "allOf", "default", "description", "enum", "format", "items", "oneOf", "properties",
@@ -79,7 +80,7 @@ def collected() -> dict[str, Json]:
             name = waiting.pop()
             if name not in found:
                 found[name] = _cut(schemas[name], is_schema=True)
-                waiting += _references(schemas[name])
+                waiting += openapi.references(schemas[name])
     return dict(sorted(found.items()))
 
 
@@ -105,17 +106,6 @@ def _cut(value: Any, *, is_schema: bool) -> Any:
         else:
             kept[key] = _cut(inner, is_schema=not (is_schema and key == "properties"))
     return kept
-
-
-def _references(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for one in value:
-            yield from _references(one)
-    elif isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"].removeprefix(_PREFIX)
-        for one in value.values():
-            yield from _references(one)
 
 
 def wire(definitions: dict[str, Json]) -> dict[str, Json]:

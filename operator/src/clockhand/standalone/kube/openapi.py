@@ -87,16 +87,17 @@ def _closure(names: list[str]) -> set[str]:
         name = names.pop()
         if name not in found:
             found.add(name)
-            names += _references(kinds.definitions()[name])
+            names += references(kinds.definitions()[name])
     return found
 
 
-def _references(value: Any) -> Iterator[str]:
+def references(value: Any) -> Iterator[str]:
+    """The names of the definitions that a schema refers to."""
     if isinstance(value, list):
         for one in value:
-            yield from _references(one)
+            yield from references(one)
     elif isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"].removeprefix(_PREFIX)
         for one in value.values():
-            yield from _references(one)
+            yield from references(one)
