@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 import hypothesis
+import pytest
 
 # a busy machine is slow, not wrong
 hypothesis.settings.register_profile("clockhand", deadline=None)
 hypothesis.settings.load_profile("clockhand")
+
+
+class _AtOnce:
+    """Names a failed test when it fails: the report at the end is never seen of a session that somebody cuts off."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            terminal.write_line(f"\nFAILED {report.nodeid} {report.when}: {crash.message if crash else ''}"[:500])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_AtOnce(config))
