@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
 import pytest
 
 # a busy machine is slow, not wrong
 hypothesis.settings.register_profile("clockhand", deadline=None)
 hypothesis.settings.load_profile("clockhand")
+
+# whoever starts a session in the background has it ignore interrupts, and so would every process under test
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _AtOnce:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -122,12 +123,7 @@ def test_a_watch_shows_runs_as_they_change(shell: Shell) -> None:
     job = shell.job("--handler", "email.send")
     known = shell.json("jobs", "run", job)["name"]
     wait_until(lambda: shell.json("runs", "get", known)["state"] == "Succeeded")
-    with subprocess.Popen(
-        [sys.executable, "-m", "clockhand", "runs", "list", "--watch", "--job", job, "-o", "json"],
-        env=shell.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watching:
+    with started(shell, "runs", "list", "--watch", "--job", job, "-o", "json") as watching:
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["name"] == known
         time.sleep(1)  # until the stream is open, which nothing tells
@@ -136,6 +132,17 @@ def test_a_watch_shows_runs_as_they_change(shell: Shell) -> None:
         assert states[-1] == (run, "Succeeded")
         watching.send_signal(signal.SIGINT)
         assert watching.wait(timeout=SECONDS) == 130
+
+
+@contextlib.contextmanager
+def started(shell: Shell, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """That command, which goes on; it ends with the block at the latest, also where that fails."""
+    command = [sys.executable, "-m", "clockhand", *words]
+    with subprocess.Popen(command, env=shell.environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def until_over(lines: Any) -> Iterator[str]:
@@ -292,12 +299,8 @@ def completed(shell: Shell, words: Mapping[str, str]) -> str:
 def test_a_terminal_sees_a_drawn_table(shell: Shell) -> None:
     job = shell.job("--handler", "echo")
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "clockhand", "jobs", "get", job],
-        env={**shell.environment, "TERM": "xterm"},
-        stdout=theirs,
-    ) as process:
-        assert process.wait(timeout=SECONDS) == 0
+    command = [sys.executable, "-m", "clockhand", "jobs", "get", job]
+    subprocess.run(command, env={**shell.environment, "TERM": "xterm"}, stdout=theirs, timeout=SECONDS, check=True)
     os.close(theirs)
     shown = os.read(ours, 65536).decode()
     os.close(ours)

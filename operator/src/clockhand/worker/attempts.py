@@ -10,8 +10,13 @@ import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import structlog
+
+from clockhand import metrics
 from clockhand.domain import protocol
 from clockhand.worker import tail
+
+log = structlog.get_logger(__name__)
 
 Key = tuple[int, str]
 Clock = Callable[[], float]
@@ -153,8 +158,10 @@ class Attempts:
 
     def forget(self, attempt: Attempt) -> None:
         """It is over: its report was answered, or it is somebody else's."""
-        if self._held.pop(attempt.key, None) is None:
-            return
+        if self._held.pop(attempt.key, None) is not None:
+            self._remember(attempt)
+
+    def _remember(self, attempt: Attempt) -> None:
         now = self.clock()
         if now > self._past_until:
             self._past, self._long_past = set(), self._past
@@ -164,7 +171,12 @@ class Attempts:
     def lose(self, attempt: Attempt, reason: str) -> None:
         """It is not ours any more: its handler is ended, and nothing is reported."""
         attempt.end(Ending.LOST, reason)
-        self.forget(attempt)
+        if self._held.pop(attempt.key, None) is None:
+            return
+        self._remember(attempt)
+        metrics.WORKER_LOST.inc()
+        run = attempt.run
+        log.warning("lease_lost", run=run.name, run_id=str(run.run_id), reason=reason, done=attempt.done)
 
     def is_trusted(self, attempt: Attempt) -> bool:
         """Whether its lease surely goes on."""

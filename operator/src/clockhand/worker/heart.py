@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from clockhand import calling, errors, health, metrics
+from clockhand import calling, errors, health
 from clockhand.domain import protocol
 from clockhand.worker import client, config
-from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, key_of
+from clockhand.worker.attempts import Attempts, Ending, Rhythm, key_of
 
 _LONGEST_LOOK, _SHORTEST_LOOK = 0.25, 0.02
 _LONGEST_PATIENCE = 10.0
@@ -142,7 +142,7 @@ class Heart:
             if attempt is None:
                 continue
             if renewed.standing is protocol.Standing.LOST:
-                self._lose(attempt, renewed.reason or "the API says so")
+                self._attempts.lose(attempt, renewed.reason or "the API says so")
                 continue
             attempt.trusted_until = until
             if renewed.standing is protocol.Standing.STOP:
@@ -176,13 +176,6 @@ class Heart:
             if attempt.done:
                 continue
             if now >= attempt.trusted_until:
-                self._lose(attempt, "it could not be renewed in time")
+                self._attempts.lose(attempt, "it could not be renewed in time")
             elif now >= attempt.deadline:
                 attempt.end(Ending.TIMEOUT)
-
-    def _lose(self, attempt: Attempt, reason: str) -> None:
-        self._attempts.lose(attempt, reason)
-        metrics.WORKER_LOST.inc()
-        log.warning(
-            "lease_lost", run=attempt.run.name, run_id=str(attempt.run.run_id), reason=reason, done=attempt.done
-        )
