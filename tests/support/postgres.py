@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
+from tests.support import guard
 
 _USER = "clockhand-test"
 _CHOSEN = "CLOCKHAND_TEST_POSTGRES"  # the bin folder of another release, such as the oldest that is supported
@@ -60,6 +61,7 @@ class PostgresServer:
         self._settings = {**_SETTINGS, **(settings or {})}
         self._numbers = itertools.count(1)
         self._root = Path(tempfile.mkdtemp(prefix="clockhand-postgres-"))
+        self._guard = guard.Guard(self._root)
         self._user = _postgres_user()
         chosen = os.environ.get(_CHOSEN)
         if chosen:
@@ -91,6 +93,7 @@ class PostgresServer:
                 [str(self._home / "postgres"), "-D", str(self.data), *options],
                 stdout=log, stderr=log, user=self._user, cwd="/", start_new_session=True,
             )  # fmt: skip
+        self._guard.started(self._process.pid)
         self._wait_ready()
 
     def kill(self) -> None:
@@ -105,6 +108,7 @@ class PostgresServer:
         """Ends the server and removes its data."""
         if self._process and self._process.poll() is None:
             self.kill()
+        self._guard.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
     def execute(self, statement: str, *, database: str = "postgres") -> None:
@@ -126,6 +130,7 @@ class PostgresServer:
         assert self._process
         self._process.send_signal(number)
         self._process.wait(timeout=30)
+        self._guard.gone(self._process.pid)
 
     def _wait_ready(self) -> None:
         for _ in range(600):
