@@ -42,6 +42,7 @@ from clockhand.store import (
     runs,
     shards,
     status,
+    survey,
     workerpools,
 )
 from clockhand.store import firing as fire_rows
@@ -261,6 +262,10 @@ async def _cancel_waiting(scene: Scene) -> None:
 async def _stop_open(scene: Scene) -> None:
     opened = [key.run_id for key in await scene.keys(S.RUNNING)]
     await runs.stop_open(scene.connection, run_ids=opened, reason="why")
+
+
+async def _survey(scene: Scene) -> None:
+    await survey.live(scene.connection)
 
 
 async def _wake(scene: Scene) -> None:
@@ -624,6 +629,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "redrives of a job": (_redrives_of_a_job, 5_000),
     "backfills": (_backfills, BATCH),
     "shards": (_shards, BATCH),
+    "survey": (_survey, 6 * survey.LIMIT),
     "changes": (_changes, BATCH),
     "rezone": (_rezone, BATCH),
     "kafka": (_kafka, BATCH),

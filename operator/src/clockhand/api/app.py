@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from clockhand import collector, config, health
+from clockhand import collector, config, health, metrics
 from clockhand.api import auth, pools, reviews, server
 from clockhand.api.rest import app as rest
 from clockhand.domain import protocol
@@ -90,6 +90,7 @@ class Api:
 
 async def serve(settings: config.Settings) -> None:
     """`clockhand api`: runs until SIGTERM or SIGINT."""
+    metrics.begin("api")
     collector.rarely()
     stop = loops.stop_on_signals()
     _allow_connections(pools.MOST_WAITING)

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from clockhand import config, health
+from clockhand import config, health, metrics
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
 from clockhand.engine import limits as limit_files
-from clockhand.engine import loops, mirror, prune, replica, resync, schema, status, templates, workerpools, workforce
+from clockhand.engine import (
+    loops,
+    mirror,
+    prune,
+    replica,
+    resync,
+    schema,
+    status,
+    survey,
+    templates,
+    workerpools,
+    workforce,
+)
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import flow, objects, pods, workloads
@@ -22,6 +34,7 @@ _STATUS_SECONDS = 1.0
 
 async def serve(settings: config.Settings) -> None:
     """`clockhand operator`: runs until SIGTERM or SIGINT."""
+    metrics.begin("operator")
     stop = loops.stop_on_signals()
     file = limit_files.LimitsFile(settings.limits)
     db = database.Database(
@@ -58,6 +71,7 @@ def _beside(
     mirroring = _mirroring(one, settings, db=db, client=client)
     writer = status.StatusWriter(db, objects.Objects(client))
     pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
+    surveying = survey.Survey(db, retention_days=settings.retention_days, is_mine=lambda: pruning.holds)
 
     async def write_status() -> float:
         await one.news.wait()
@@ -68,7 +82,7 @@ def _beside(
         await mirroring.run()
         return 0.0
 
-    return {"status": write_status, "mirror": mirror_objects, "prune": pruning.step}
+    return {"status": write_status, "mirror": mirror_objects, "prune": pruning.step, "survey": surveying.step}
 
 
 def _mirroring(

@@ -27,6 +27,7 @@ RESYNC_SECONDS = 600.0
 RESYNC_UNWATCHED_SECONDS = 15.0
 RETRY_SECONDS = 2.0
 LOOK_SECONDS = 1.0
+_WATCH = "scheduledjobs"
 
 MakeWatch = Callable[[inbox.Inbox], watch.Watch]
 
@@ -162,11 +163,13 @@ class MirrorDuty:
 
     def _ensure_watch(self, box: inbox.Inbox) -> None:
         if self._watch is None:
-            self._watch = self._make_watch(box)
-            self._watch.start()
+            self._watch = watch = self._make_watch(box)
+            metrics.WATCH_AGE.labels(watch=_WATCH).set_function(lambda: watch.activity_age)
+            watch.start()
 
     async def _stop_watch(self) -> None:
         ending, self._watch = self._watch, None
+        metrics.WATCH_AGE.remove(_WATCH)  # whoever has the duty next watches, and tells of it
         if ending is not None and not await asyncio.to_thread(ending.stop):
             log.error("watch_left_behind")
 

@@ -31,6 +31,11 @@ class Prune:
         self._held: duties.Held | None = None
         self._partitions_at: datetime | None = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether this replica has the duty, as far as it knows."""
+        return self._held is not None
+
     async def step(self) -> float:
         """One pass where this replica has the duty; returns seconds until the next.
 

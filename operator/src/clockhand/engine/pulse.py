@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
 
 import structlog
 
@@ -96,6 +95,8 @@ class Pulse:
         self._monotonic = monotonic
         self._pause = clock.Pause(db, doubtful=lambda: held.doubtful, monotonic=monotonic)
         self._admitted_at = float("-inf")
+        self._due_at = float("inf")
+        metrics.OLDEST_DUE.set_function(self._overdue)
 
     async def run_once(self) -> Pulsed:
         """Does everything that is due now; returns when to come again."""
@@ -105,7 +106,6 @@ class Pulse:
                 await self._look(held)
             return Pulsed(sleep=LONGEST_SLEEP / 4)
         wake = await self._look(held)
-        metrics.OLDEST_DUE.set(_age(wake.next_due, wake.now))
         waits = await self._pause.look(wake.clock, wake.clock_is)
         fired = 0 if waits else await self._fire(wake)
         admitted = await self._admit(wake)
@@ -124,12 +124,17 @@ class Pulse:
             leased=wake.leased,
         )
 
+    def _overdue(self) -> float:
+        """Of the slot that was the oldest at the last look, also where none could be taken since."""
+        return max(0.0, self._monotonic() - self._due_at) if self._held.trusted() else 0.0
+
     async def _look(self, held: Collection[int]) -> runs.Wake:
         spans, workers = self._desk.spans(), self._steps.workers
         began = self._monotonic()
         async with self._db.transaction() as connection:
             known = workers.directory.used() if workers else ()
             wake = await runs.wake(connection, shards=held, role=self._held.role, spans=spans, known=known)
+        self._due_at = began + (wake.next_due - wake.now).total_seconds() if wake.next_due else float("inf")
         self._desk.looked(spans, wake.queued_for)
         if workers:
             workers.directory.refresh(wake.pools, read_at=began)
@@ -203,7 +208,3 @@ def _until_next(wake: runs.Wake, longest: float) -> float:
     waits = [(instant - wake.now).total_seconds() for instant in instants if instant is not None]
     # what was due a moment ago has been dealt with, or cannot be now: both are looked at again, not at once
     return min([longest, *(wait for wait in waits if wait > 0)])
-
-
-def _age(instant: datetime | None, now: datetime) -> float:
-    return max(now - instant, timedelta()).total_seconds() if instant else 0.0

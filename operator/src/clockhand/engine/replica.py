@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.domain import ids
 from clockhand.domain import pods as pod_domain
 from clockhand.engine import (
@@ -98,6 +98,7 @@ class Replica:
             watch.PodWatch(api, selector=pod_domain.SELECTOR, wants=self.observer.wants, namespace=namespace)
             for namespace in namespaces or (None,)
         ]
+        metrics.WATCH_AGE.labels(watch="pods").set_function(self._watch_age)
         self._synced: dict[int, bool] = {}
         self._changed = asyncio.Event()
         self._sweep_wanted = asyncio.Event()
@@ -217,6 +218,9 @@ class Replica:
         if self.held.newer_zones:
             await self._rezone.run_once()
         return self._lease / 3
+
+    def _watch_age(self) -> float:
+        return max(time.monotonic() - pods.last_activity for pods in self._watches)
 
     def _all_synced(self) -> bool:
         return all(self._synced.get(number) for number in range(len(self._watches)))

@@ -56,6 +56,7 @@ class Shards:
         """Whether some job was paused at the last renewal."""
         self.expiring = False
         """Whether some one-shot of the held shards might have expired at the last renewal."""
+        metrics.SHARDS_HELD.labels(role=role.value).set_function(lambda: len(self.holder().generations))
 
     @property
     def replica(self) -> str:
@@ -137,4 +138,3 @@ class Shards:
             log.info("shards_held", count=len(generations))
         self._generations = generations
         self._trusted_until = began + self._lease * (1 - _MARGIN)
-        metrics.SHARDS_HELD.set(len(generations))

@@ -6,7 +6,6 @@ here: it is acted upon once this is stored.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import uuid
 from collections.abc import Mapping, Sequence
@@ -159,8 +158,6 @@ async def conclude(
     rows = await runs.finish(connection, over, now=now)
     for row in rows:
         stored.note_over(row)
-    for state, count in collections.Counter(row.state for row in rows).items():
-        metrics.RUNS_ENDED.labels(state=state).inc(count)
     return stored
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 import yarl
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.kube import connection as connections
 from clockhand.kube import failures, flow, streams
 
@@ -92,13 +92,20 @@ class Client:
         headers = {"Content-Type": _JSON}
         return await self._exchange("POST", path, body=body, query=query, headers=headers, stores=False)
 
+    async def aside(
+        self, method: str, path: str, body: bytes, *, headers: collections.abc.Mapping[str, str] = _NO_HEADERS
+    ) -> None:
+        """A write that may be lost and may be repeated: it does not wait for the flow, and nothing is told of its load."""
+        accepted = {"Content-Type": _JSON, **METADATA_ONLY, **headers}
+        await self._exchange(method, path, body=body, headers=accepted, stores=False)
+
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, query: Query | None = None
     ) -> collections.abc.AsyncIterator[aiohttp.ClientResponse]:
         """A GET whose answer is read piece by piece; only its beginning has a time limit."""
         headers = await self._headers({})
-        with _reading():
+        with _reading(), _counting("WATCH" if query and "watch" in query else "GET") as code:
             async with asyncio.timeout(connections.CALL_TIMEOUT_SECONDS):
                 response = await self._session.get(
                     self._url(path, query),
@@ -106,6 +113,7 @@ class Client:
                     timeout=_STREAM_TIMEOUT,
                     server_hostname=self._connection.server_name,
                 )
+            code.append(str(response.status))
         try:
             if response.status >= 400:
                 raise await self._failure(response, write=False)
@@ -135,7 +143,7 @@ class Client:
     ) -> bytes:
         write = stores and method != "GET"
         headers = await self._headers(headers)
-        with _sending() if write else _reading():
+        with _sending() if write else _reading(), _counting(method) as code:
             async with self._session.request(
                 method,
                 self._url(path, query),
@@ -143,6 +151,7 @@ class Client:
                 headers=headers,
                 server_hostname=self._connection.server_name,
             ) as response:
+                code.append(str(response.status))
                 if response.status < 400:
                     return await response.read()
                 failure = await self._failure(response, write=write)
@@ -190,6 +199,16 @@ def path_part(name: str) -> str:
 
 def encode(value: object) -> bytes:
     return msgspec.json.encode(value)
+
+
+@contextlib.contextmanager
+def _counting(verb: str) -> collections.abc.Iterator[list[str]]:
+    """Counts a call by the code that its sender leaves in the list; without one there was no answer."""
+    code: list[str] = []
+    try:
+        yield code
+    finally:
+        metrics.KUBE_REQUESTS.labels(verb=verb, code=code[0] if code else "none").inc()
 
 
 @contextlib.contextmanager

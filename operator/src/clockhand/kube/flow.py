@@ -15,6 +15,8 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from clockhand import metrics
+
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
@@ -125,13 +127,17 @@ class WriteGate:
         self._draw = draw
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
+        metrics.KUBE_WRITES.set_function(lambda: self.flow.in_flight)
+        metrics.KUBE_WRITE_LIMIT.set_function(lambda: int(self.flow.limit))
 
     def capacity(self) -> int:
         return self.flow.capacity(self._clock())
 
     @contextlib.asynccontextmanager
     async def permit(self) -> collections.abc.AsyncIterator[Permit]:
+        asked = self._clock()
         started = await self._admit()
+        metrics.KUBE_WRITE_WAIT.observe(started - asked)
         try:
             yield Permit(self, started)
         finally:

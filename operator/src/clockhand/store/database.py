@@ -23,7 +23,7 @@ import psycopg_pool
 import structlog
 from psycopg import rows
 
-from clockhand import errors
+from clockhand import errors, metrics
 from clockhand.domain import clock as clocks
 from clockhand.store import arrays, queries
 
@@ -128,6 +128,8 @@ class Database:
             check=self._check,
         )
         self._watch = _Watch(monotonic)
+        self._measure(name, size)
+        self._wait = metrics.DATABASE_WAIT.labels(pool=name)
         self._answered: weakref.WeakKeyDictionary[Connection, float] = weakref.WeakKeyDictionary()
 
     async def open(self) -> None:
@@ -145,7 +147,9 @@ class Database:
         Raises Unavailable where nothing was stored, Uncertain where the COMMIT was sent and its answer was lost.
         """
         with _translated():
+            asked = time.perf_counter()
             async with self._pool.connection() as connection:
+                self._wait.observe(time.perf_counter() - asked)
                 connection.watch, connection.since = self._watch, self._watch.monotonic()
                 # the pool's own context would hide which of the two happened, so begin and end are spelt out here
                 try:
@@ -171,6 +175,20 @@ class Database:
                 finally:
                     if not connection.broken:
                         await connection.set_autocommit(False)
+
+    def _measure(self, name: str, size: int) -> None:
+        """Counted by the pool anyway, and asked for when somebody wants to know."""
+        pool = weakref.ref(self._pool)
+
+        def told(which: str) -> float:
+            there = pool()
+            return there.get_stats().get(which, 0) if there is not None else 0
+
+        connections = metrics.DATABASE_CONNECTIONS
+        connections.labels(pool=name, state="used").set_function(lambda: told("pool_size") - told("pool_available"))
+        connections.labels(pool=name, state="idle").set_function(lambda: told("pool_available"))
+        metrics.DATABASE_WAITING.labels(pool=name).set_function(lambda: told("requests_waiting"))
+        metrics.DATABASE_MOST.labels(pool=name).set(size)
 
     async def _note_step(self, connection: Connection, stepped: ClockStepped) -> None:
         """In a transaction of its own: what was to be decided by that clock is rolled back."""
@@ -199,7 +217,7 @@ async def _commit(connection: Connection) -> None:
         await connection.commit()
     except psycopg.OperationalError as error:
         if connection.broken:
-            raise errors.Uncertain("the connection was lost during COMMIT") from error
+            raise _counted("Uncertain", errors.Uncertain("the connection was lost during COMMIT")) from error
         raise
 
 
@@ -208,24 +226,38 @@ def _translated() -> Any:
     try:
         yield
     except psycopg_pool.PoolTimeout as error:
-        raise errors.Unavailable("no database connection could be had in time") from error
+        raise _counted("NoConnection", errors.Unavailable("no database connection could be had in time")) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise errors.Unavailable("the database is read-only: connected to a standby?") from error
+        sentence = "the database is read-only: connected to a standby?"
+        raise _counted("ReadOnly", errors.Unavailable(sentence)) from error
     except psycopg.errors.QueryCanceled as error:
-        raise TooMuch("a statement took longer than it may") from error
+        raise _counted("TooLong", TooMuch("a statement took longer than it may")) from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise errors.Unavailable(f"database: {str(error).splitlines()[0] if str(error) else 'gone'}") from error
+        sentence = f"database: {str(error).splitlines()[0] if str(error) else 'gone'}"
+        raise _counted("Lost", errors.Unavailable(sentence)) from error
+
+
+def _counted(kind: str, error: errors.ClockhandError) -> errors.ClockhandError:
+    metrics.DATABASE_ERRORS.labels(kind=kind).inc()
+    return error
+
+
+async def _run(connection: Connection, name: str, parameters: Parameters | None) -> psycopg.AsyncCursor[Any]:
+    began = time.perf_counter()
+    cursor = await connection.execute(_text(name), parameters)
+    metrics.query_seconds(name).observe(time.perf_counter() - began)
+    return cursor
 
 
 async def fetch(connection: Connection, name: str, parameters: Parameters | None = None) -> Sequence[Any]:
     """All rows of the named query, as named tuples."""
-    cursor = await connection.execute(_text(name), parameters)
+    cursor = await _run(connection, name, parameters)
     return await cursor.fetchall()
 
 
 async def parts(connection: Connection, name: str, parameters: Parameters) -> AsyncIterator[Sequence[Any]]:
     """The rows of the named query, some at a time, so that many of them keep nobody waiting."""
-    cursor = await connection.execute(_text(name), parameters)
+    cursor = await _run(connection, name, parameters)
     while some := await cursor.fetchmany(_AT_ONCE):
         yield some
         if len(some) < _AT_ONCE:
@@ -235,13 +267,13 @@ async def parts(connection: Connection, name: str, parameters: Parameters) -> As
 
 async def fetch_one(connection: Connection, name: str, parameters: Parameters | None = None) -> Any | None:
     """The first row of the named query, None where there is none."""
-    cursor = await connection.execute(_text(name), parameters)
+    cursor = await _run(connection, name, parameters)
     return await cursor.fetchone()
 
 
 async def execute(connection: Connection, name: str, parameters: Parameters | None = None) -> int:
     """Runs the named query; returns how many rows it touched."""
-    cursor = await connection.execute(_text(name), parameters)
+    cursor = await _run(connection, name, parameters)
     return cursor.rowcount
 
 

@@ -6,6 +6,7 @@ finds that nothing matched: it gets fewer rows back than it asked for, which is 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from clockhand import metrics
 from clockhand.domain import clock as clocks
 from clockhand.domain import sharding, states
 from clockhand.store import database, pools
@@ -219,7 +221,7 @@ async def lock_open(connection: database.Connection, *, holder: Holder, items: S
 
 
 async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime) -> Sequence[Any]:
-    """Ends runs: rows (run_id, token, job_id, kind, key, state, kept, followed).
+    """Ends runs: rows (run_id, token, job_id, kind, key, state, reason, seconds, kept, followed).
 
     `kept` is false where history had the run already, `followed` true where another run may have waited for this end.
     """
@@ -234,7 +236,12 @@ async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *
         "started": [outcome.started_at for outcome in outcomes],
         "now": now,
     }
-    return await database.fetch(connection, "runs.finish", parameters)
+    rows = await database.fetch(connection, "runs.finish", parameters)
+    for (state, reason), count in collections.Counter((row.state, row.reason) for row in rows).items():
+        metrics.count_end(state, reason, count)
+    for row in rows:
+        metrics.run_seconds(row.state).observe(row.seconds)
+    return rows
 
 
 async def retry(connection: database.Connection, outcomes: Sequence[Outcome]) -> int:
@@ -289,7 +296,10 @@ async def cancel_waiting(
         "state": state.value,
         "now": now,
     }
-    return await database.fetch(connection, "runs.cancel_waiting", parameters)
+    rows = await database.fetch(connection, "runs.cancel_waiting", parameters)
+    if rows:
+        metrics.count_end(state.value, str(reason), len(rows))
+    return rows
 
 
 async def stop_open(

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from clockhand import collector, errors, health
+from clockhand import collector, errors, health, metrics
 from clockhand.domain import protocol
 from clockhand.worker import claims, client, commands, config, heart, kafka, reports, runner, tail, webhook, worker
 from clockhand.worker.attempts import Attempts, Rhythm
@@ -55,6 +55,7 @@ class Process:
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Takes runs until `stop`, lets those that it has end, or ends them at `hurry`."""
+        metrics.begin("worker")
         self._heart.start(health.Probes(alive=lambda: True, ready=self._ready))
         log.info(
             "worker_started",

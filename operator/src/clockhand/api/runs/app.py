@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from clockhand import config, errors, health
+from clockhand import config, errors, health, metrics
 from clockhand.api import reviews
 from clockhand.api.runs import certificates, feed, frontproxy, group, listener, server
 from clockhand.engine import loops
@@ -80,6 +80,7 @@ class RunsApi:
 
 async def serve(settings: config.Settings) -> None:
     """`clockhand api --runs`: runs until SIGTERM or SIGINT."""
+    metrics.begin("runs")
     stop = loops.stop_on_signals()
     db = database.Database(
         settings.database_url,

@@ -138,6 +138,8 @@ shown AS (
           FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.token, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
+       gone.new_reason AS reason,
+       greatest(extract(epoch FROM %(now)s - coalesce(gone.its_start, gone.claimed_at))::float8, 0) AS seconds,
        gone.run_id IN (SELECT run_id FROM kept) AS kept, job_specs.followed
 FROM gone LEFT JOIN job_specs USING (spec_id);
 
