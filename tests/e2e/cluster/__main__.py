@@ -72,7 +72,11 @@ def light_down(options: argparse.Namespace) -> int:
 
 
 def build(options: argparse.Namespace) -> int:
-    tools = {"light": binaries.LIGHT_TOOLS, "kind": (*binaries.KIND_TOOLS, *binaries.NODE_TOOLS)}
+    tools = {
+        "helm": binaries.HELMS,
+        "light": binaries.LIGHT_TOOLS,
+        "kind": (*binaries.KIND_TOOLS, *binaries.NODE_TOOLS),
+    }
     binaries.ensure(tools[options.mode])
     return 0
 
@@ -101,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
             )
     builder = commands.add_parser("build")
     builder.set_defaults(command=build)
-    builder.add_argument("mode", choices=("light", "kind"))
+    builder.add_argument("mode", choices=("helm", "light", "kind"))
     return parser
 
 

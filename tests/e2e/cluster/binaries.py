@@ -49,15 +49,7 @@ class Module:
 
     @property
     def link_flags(self) -> str:
-        if self.name != "kube":
-            return "-s -w"
-        major, minor = self.version.removeprefix("v").split(".")[:2]
-        base = "k8s.io/component-base/version"
-        return (
-            f"-s -w -X {base}.gitVersion={self.version} "
-            f"-X {base}.gitMajor={major} -X {base}.gitMinor={minor} "
-            f"-X k8s.io/client-go/pkg/version.gitVersion={self.version}"
-        )
+        return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in self._told().items())])
 
     @property
     def key(self) -> str:
@@ -70,6 +62,28 @@ class Module:
     @property
     def home(self) -> Path:
         return cache_root() / "tools" / f"{self.name}-{self.version}-{self.key}"
+
+    def _told(self) -> dict[str, str]:
+        """What a program is told about versions that it cannot find out by itself."""
+        home = self.requirement
+        if self.name == "kube":
+            major, minor = self.version.removeprefix("v").split(".")[:2]
+            base = "k8s.io/component-base/version"
+            return {
+                f"{base}.gitVersion": self.version,
+                f"{base}.gitMajor": major,
+                f"{base}.gitMinor": minor,
+                "k8s.io/client-go/pkg/version.gitVersion": self.version,
+            }
+        if self.name == "helm3":
+            client = re.search(r"^\s*k8s\.io/client-go v0\.(\d+)", self._read("go.mod"), re.MULTILINE)
+            minor = client.group(1) if client else "0"
+            return {
+                f"{home}/internal/version.version": self.version,
+                f"{home}/pkg/chartutil.k8sVersionMinor": minor,
+                f"{home}/pkg/lint/rules.k8sVersionMinor": minor,
+            }
+        return {f"{home}/internal/version.version": self.version} if self.name == "helm4" else {}
 
     def _read(self, name: str) -> str:
         return (self.folder / name).read_text()
@@ -88,6 +102,8 @@ MODULES = (
     Module("kube", "k8s.io/kubernetes", {tool: f"k8s.io/kubernetes/cmd/{tool}" for tool in _KUBE}),
     Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module("coredns", "github.com/coredns/coredns", {"coredns": "."}),
+    Module("helm3", "helm.sh/helm/v3", {"helm3": "helm.sh/helm/v3/cmd/helm"}),
+    Module("helm4", "helm.sh/helm/v4", {"helm4": "helm.sh/helm/v4/cmd/helm"}),
     Module("crictl", "sigs.k8s.io/cri-tools", {"crictl": "sigs.k8s.io/cri-tools/cmd/crictl"}),
     Module("kind", "sigs.k8s.io/kind", {"kind": "sigs.k8s.io/kind"}),
     Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
@@ -97,6 +113,7 @@ _OWNER = {tool: module for module in MODULES for tool in module.tools}
 
 LIGHT_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 KIND_TOOLS = ("kind", "kubectl")
+HELMS = ("helm3", "helm4")
 NODE_TOOLS = (*_KUBE, "etcd", "coredns", "crictl", "pause")
 
 
