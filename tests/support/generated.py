@@ -18,7 +18,7 @@ import click
 import msgspec
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
-from tests.support import meanings, schema_dump
+from tests.support import chart_values, meanings, schema_dump
 
 from clockhand import config, errors, metrics
 from clockhand.client import config as clients
@@ -139,6 +139,10 @@ def metric_reference() -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "crds/scheduledjob.yaml": functools.partial(definition.text, crd.RESOURCE),
     "crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
+    "charts/scheduler/files/crds/scheduledjob.yaml": functools.partial(definition.text, crd.RESOURCE),
+    "charts/scheduler/files/crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
+    "charts/scheduler/README.md": lambda: chart_values.readme(chart_values.current()),
+    "charts/scheduler/values.schema.json": lambda: chart_values.schema(chart_values.current()),
     "docs/state-machine.md": state_machine,
     "docs/fields.md": field_reference,
     "docs/settings.md": settings,
