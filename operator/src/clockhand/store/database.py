@@ -244,9 +244,10 @@ def _counted(kind: str, error: errors.ClockhandError) -> errors.ClockhandError:
 
 async def _run(connection: Connection, name: str, parameters: Parameters | None) -> psycopg.AsyncCursor[Any]:
     began = time.perf_counter()
-    cursor = await connection.execute(_text(name), parameters)
-    metrics.query_seconds(name).observe(time.perf_counter() - began)
-    return cursor
+    try:
+        return await connection.execute(_text(name), parameters)
+    finally:  # what fails may have taken longest
+        metrics.query_seconds(name).observe(time.perf_counter() - began)
 
 
 async def fetch(connection: Connection, name: str, parameters: Parameters | None = None) -> Sequence[Any]:
