@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from tests.support import jobs, plans
 from tests.support import limits as files
 
-from clockhand.domain import ids, instants, protocol
+from clockhand.domain import ids, protocol
 from clockhand.domain.states import RunState as S
 from clockhand.engine import admit, claim, fire, limits, loops
 from clockhand.engine.pools import service
@@ -164,24 +164,46 @@ async def serving(pools: service.Pools) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_slots_that_have_just_become_due_are_fired_beside_a_backlog_in_their_shard(db: database.Database) -> None:
+async def backlog(db: database.Database, sizes: Mapping[str, int]) -> None:
+    """So many jobs of each owner are due, all at one instant, in shards that they share."""
     async with db.transaction() as connection:
         await jobs.make_partitions(connection)
-        now = (await database.now(connection)).replace(microsecond=0)
-        await jobs.make_jobs(connection, 20_000, owner=BIG, next_slot_at=now - timedelta(seconds=10))
+        at = (await database.now(connection)).replace(microsecond=0) - timedelta(seconds=10)
+        for owner, count in sizes.items():
+            await jobs.make_jobs(connection, count, owner=owner, next_slot_at=at)
+
+
+async def fired(db: database.Database) -> Counter[str]:
+    """How many runs of each owner there are."""
+    async with db.transaction() as connection:
+        return Counter(dict(await jobs.query(connection, "SELECT owner, count(*) FROM live_runs GROUP BY owner")))
+
+
+async def test_a_small_owner_does_not_wait_for_a_big_ones_due_slots(db: database.Database) -> None:
+    await backlog(db, {BIG: 20_000, SMALL: 60})
     firer = fire.Fire(db)
+    for _ in range(2):  # the first one shows that there is a backlog
+        assert await firer.run_once(ids.POD_SHARDS) == fire.BATCH
+    assert (await fired(db))[SMALL] == 60
     for round_ in range(1, 4):
-        assert await firer.run_once(ids.POD_SHARDS) == fire.BATCH
         async with db.transaction() as connection:
-            due = await database.now(connection)
-            await jobs.make_jobs(
-                connection,
-                3,
-                name=f"small-{round_}",
-                owner=SMALL,
-                next_slot_at=ids.whole_ms(due) + instants.MILLISECOND,
-            )
+            at = ids.whole_ms(await database.now(connection))
+            await jobs.make_jobs(connection, 40, name=f"new-{round_}", owner=SMALL, next_slot_at=at)
         assert await firer.run_once(ids.POD_SHARDS) == fire.BATCH
-        async with db.transaction() as connection:
-            fired = "SELECT count(*) FROM live_runs WHERE owner = %s"
-            assert await jobs.one(connection, fired, SMALL) == 3 * round_
+        assert await fired(db) == {SMALL: 60 + 40 * round_, BIG: (2 + round_) * fire.BATCH - 60 - 40 * round_}
+
+
+async def test_small_owners_have_turns_while_big_ones_share_the_backlog(db: database.Database) -> None:
+    small = {f"k8s/small-{number}": 20 for number in range(40)}
+    await backlog(db, {BIG: 5_000, "k8s/large": 3_000, "k8s/growing": 65, **small})
+    firer = fire.Fire(db)
+    await firer.run_once(ids.POD_SHARDS)
+    before = await fired(db)
+    await firer.run_once(ids.POD_SHARDS)
+    given = await fired(db) - before
+    assert {given[owner] for owner in small} <= {*range(5, 20)}, "each has had its turns, of half the batch"
+    for _ in range(3):
+        await firer.run_once(ids.POD_SHARDS)
+    found = await fired(db)
+    assert {found[owner] for owner in small} == {20}
+    assert found.total() == 5 * fire.BATCH, "the other half is for those who wait for longest"

@@ -78,6 +78,10 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("runs", "states"): "run_state[]",
     ("firing", "states"): "run_state[]",
     ("firing", "since"): "timestamptz",
+    ("firing", "first"): "uuid[]",
+    ("firing", "without"): "text[]",
+    ("firing", "few"): "int",
+    ("firing", "most"): "bigint",
 }
 
 
@@ -144,8 +148,19 @@ class Scene:
 
 
 async def _lock_due(scene: Scene) -> None:
-    for since in (None, scene.now - timedelta(hours=1)):
-        await fire_rows.lock_due(scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH, since=since)
+    due = await scene.some("job_id", "jobs", "next_run_at <= now()", BATCH // 2)
+    for first in ([], due):
+        await fire_rows.lock_due(scene.connection, shards=range(ids.SHARDS), before=scene.now, batch=BATCH, first=first)
+
+
+async def _due_by_owner(scene: Scene) -> None:
+    """Few became due since the last look, of all that are due."""
+    past = scene.now - timedelta(minutes=1)
+    for where, since in ((range(1), past), (range(ids.SHARDS), scene.now)):
+        found = await fire_rows.due_by_owner(
+            scene.connection, shards=where, since=since, before=scene.now, few=64, most=BATCH, without=["k8s/team-1"]
+        )
+        assert bool(found) is (since is past)
 
 
 async def _lock_jobs(scene: Scene) -> None:
@@ -162,7 +177,7 @@ async def _insert_runs(scene: Scene) -> None:
     given = {run.run_id: fire_rows.Given(number, jobs.WORKER, 90) for number, run in enumerate(new) if number % 2}
     made = await fire_rows.insert_runs(scene.connection, new, now=scene.now, given=given, epoch=1)
     assert sum(one.payload is not None for one in made.values()) == len(given) == BATCH // 2
-    shown = [fire_rows.Shown(run.job_id, at) for run in new]
+    shown = [fire_rows.Shown(run.job_id, at, 1, at) for run in new]
     await fire_rows.show_fired(scene.connection, shown, now=scene.now)
 
 
@@ -212,8 +227,18 @@ async def _status(scene: Scene) -> None:
         scene.connection, range(ids.SHARDS), written_before=scene.now, settled=scene.now, batch=BATCH, usual=BATCH
     )
     assert len(found) == BATCH
-    done = [status.Written(one.job_id, one.version, b"digest", patched=True) for one in found]
+    done = [status.Written(one.job_id, one.version, b"digest", patched=True, told=b"{}") for one in found]
     await status.written(scene.connection, done, now=scene.now)
+
+
+async def _news(scene: Scene) -> None:
+    """What events tell of."""
+    failed = await scene.some("job_id, run_id, attempt", "live_runs", "starts_with(owner, 'k8s/')")
+    await status.note_failed(scene.connection, failed, now=scene.now)
+    await status.note_stuck(scene.connection, [key.run_id for key in await scene.keys(S.CLAIMED)], now=scene.now)
+    ended = await scene.some("run_id", "run_history", "state = 'Dead'")
+    wanted = [*((run_id, None) for run_id in ended), *((run_id, attempt) for _, run_id, attempt in failed)]
+    await status.facts_of_runs(scene.connection, wanted[:BATCH])
 
 
 async def _claim(scene: Scene) -> None:
@@ -600,6 +625,7 @@ async def _leases(scene: Scene) -> None:
 
 HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "lock_due": (_lock_due, BATCH),
+    "due_by_owner": (_due_by_owner, BATCH),
     "lock_jobs": (_lock_jobs, BATCH),
     "insert_runs": (_insert_runs, BATCH),
     "insert_skips": (_insert_skips, BATCH),
@@ -607,6 +633,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "live_of_jobs": (_live_of_jobs, BATCH),
     "mirror": (_mirror, BATCH),
     "status": (_status, BATCH),
+    "news": (_news, BATCH),
     "claim": (_claim, BATCH),
     "launched": (_launched, BATCH),
     "running": (_running, BATCH),

@@ -17,7 +17,7 @@ import msgspec
 from clockhand import metrics
 from clockhand.domain import admission, firing, ids, spec, states
 from clockhand.domain import limits as domain
-from clockhand.engine import admit, groups, limits, parking, pauses, skips, specs
+from clockhand.engine import admit, beside, groups, limits, parking, pauses, skips, specs
 from clockhand.engine.pools import desk as desks
 from clockhand.engine.pools import handover
 from clockhand.store import database, partitions
@@ -43,8 +43,8 @@ class Fire:
         self._db = db
         self._desk = desk or desks.Desk()
         self._file = file or limits.LimitsFile(None)
-        self._behind_at: datetime | None = None
-        """The last look, where it left something due."""
+        self._beside: beside.Beside | None = None
+        """While there is a backlog."""
 
     async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `most` means that little is left: what one
@@ -54,19 +54,21 @@ class Fire:
         """
         if not shards:
             return 0
+        aside = None
+        if not anybodys:  # after an error it begins anew: what it named may have to be named again
+            aside, self._beside = self._beside, None
         with self._desk.handing() as handing:
             over = handover.HandOver(self._desk, handing)
             async with self._db.transaction() as connection:
                 now = await database.now(connection)
                 before = now - ANYBODYS_AFTER if anybodys else now
-                # while there is a backlog, what becomes due meanwhile does not wait for its end
-                since = None if anybodys else self._behind_at
-                due = await rows.lock_due(connection, shards=shards, before=before, batch=most, since=since)
+                first = await aside.first(connection, shards=shards, before=before, most=most // 2) if aside else ()
+                due = await rows.lock_due(connection, shards=shards, before=before, batch=most, first=first)
                 stopped = await pauses.at_limit(connection, due)
                 going = [job for job in due if job.job_id not in stopped]
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)
-        if not anybodys:
-            self._behind_at = before if len(due) >= most else None
+        if not anybodys and len(due) >= most:
+            self._beside = aside or beside.Beside()
         self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)
@@ -118,7 +120,9 @@ class _Batch:
             self.grouped |= dict.fromkeys((run.run_id for run in new), plan.concurrency_group)
         if job.declared:
             newest = max((slot.scheduled_at for slot in decided.slots), default=None)
-            self.shown.append(rows.Shown(job.job_id, newest))
+            missed = [skip for skip in decided.skips if firing.is_missed(skip, now=now)]
+            last = max((skip.last for skip in missed), default=None)
+            self.shown.append(rows.Shown(job.job_id, newest, sum(skip.count for skip in missed), last))
         if job.pool is not None:
             self.pooled[job.job_id] = job
         self.skipped += [

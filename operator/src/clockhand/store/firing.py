@@ -94,10 +94,15 @@ class Advance(msgspec.Struct, frozen=True, gc=False):
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
-    """What the object of a job is to show: the newest instant that has just become a run; None: none has."""
+    """What the object of a job is to show: the newest instant that has just become a run; None: none has.
+
+    `missed` is how many slots had fallen due too long ago, `missed_at` the last of them.
+    """
 
     job_id: uuid.UUID
     scheduled_at: datetime | None
+    missed: int = 0
+    missed_at: datetime | None = None
 
 
 async def lock_due(
@@ -106,15 +111,41 @@ async def lock_due(
     shards: Collection[int],
     before: datetime,
     batch: int,
-    since: datetime | None = None,
+    first: Sequence[uuid.UUID] = (),
 ) -> Sequence[DueJob]:
-    """Locks up to `batch` jobs of `shards` that are due at `before`, passing over rows that others hold.
-
-    Those due for longest, but for some that became due after `since`: a few of each shard, and half of all at most.
+    """Locks up to `batch` jobs that are due at `before`, passing over rows that others hold: `first`, and beside them those
+    of `shards` that are due for longest. They come in this order.
     """
-    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "since": since}
-    rows = await database.fetch(connection, "firing.lock_due", parameters)
-    return [_due(row) for row in rows]
+    parameters = {"shards": leases.rotated(shards), "before": before, "batch": batch, "first": list(first)}
+    found = [_due(row) for row in await database.fetch(connection, "firing.lock_due", parameters)]
+    place = {job_id: number for number, job_id in enumerate(first)}
+    return sorted(found, key=lambda job: place.get(job.job_id, len(place))) if place else found
+
+
+async def due_by_owner(
+    connection: database.Connection,
+    *,
+    shards: Collection[int],
+    since: datetime,
+    before: datetime,
+    few: int,
+    most: int,
+    without: Collection[str],
+) -> Sequence[tuple[str, Sequence[uuid.UUID]]]:
+    """Jobs that became due after `since`, by owner; of one with more than `few` there are `few` and one.
+
+    Of each shard `most` are looked at; owners in `without` are left out.
+    """
+    parameters = {
+        "shards": list(shards),
+        "since": since,
+        "before": before,
+        "few": few,
+        "most": most,
+        "without": list(without),
+    }
+    rows = await database.fetch(connection, "firing.due_by_owner", parameters)
+    return [(row.owner, row.job_ids) for row in rows]
 
 
 async def lock_jobs(
@@ -221,6 +252,8 @@ async def show_fired(connection: database.Connection, shown: Sequence[Shown], *,
             "now": now,
             "job_ids": [one.job_id for one in shown],
             "scheduled": [one.scheduled_at for one in shown],
+            "missed": [one.missed for one in shown],
+            "missed_at": [one.missed_at for one in shown],
         }
         await database.execute(connection, "firing.show_fired", parameters)
 

@@ -1,23 +1,15 @@
 -- name: lock_due
--- Due jobs of the given shards: one index probe a shard, and of each shard with due jobs about as many as of any other, so
--- that a long backlog in one costs the others nothing. Where there is one, some of each shard are those that became due
--- since the last look: who has few jobs does not wait for the end of a backlog in the same shard.
+-- Due jobs of the given shards: those in `first`, and then, with one index probe a shard, of each shard with due jobs about
+-- as many as of any other, so that a long backlog in one costs the others nothing.
 WITH busy AS MATERIALIZED (
     SELECT mine.shard
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
     CROSS JOIN LATERAL (SELECT FROM jobs WHERE jobs.shard = mine.shard AND next_run_at <= %(before)s LIMIT 1) AS any_due),
-fresh AS MATERIALIZED (
-    SELECT due.*
-    FROM busy
-    CROSS JOIN LATERAL (
-        SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
-               declared
-        FROM jobs
-        WHERE jobs.shard = busy.shard AND next_run_at > %(since)s AND next_run_at <= %(before)s
-        ORDER BY next_run_at
-        LIMIT 4
-        FOR UPDATE SKIP LOCKED) AS due
-    LIMIT %(batch)s / 2),
+first AS MATERIALIZED (
+    SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler, declared
+    FROM jobs
+    WHERE job_id = ANY(%(first)s::uuid[]) AND next_run_at <= %(before)s
+    FOR UPDATE SKIP LOCKED),
 oldest AS MATERIALIZED (
     SELECT due.*
     FROM busy
@@ -25,15 +17,30 @@ oldest AS MATERIALIZED (
         SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler,
                declared
         FROM jobs
-        WHERE jobs.shard = busy.shard AND next_run_at <= least(%(since)s, %(before)s)
+        WHERE jobs.shard = busy.shard AND next_run_at <= %(before)s AND job_id <> ALL(%(first)s::uuid[])
         ORDER BY next_run_at
         LIMIT (SELECT greatest(ceil(%(batch)s::float / count(*)), 16)::bigint FROM busy)
         FOR UPDATE SKIP LOCKED) AS due
-    LIMIT (SELECT %(batch)s - count(*) FROM fresh))
+    LIMIT (SELECT %(batch)s - count(*) FROM first))
 SELECT due.job_id, due.owner, due.name, due.shard, due.labels, due.spec_id, due.created_at, due.last_slot_at, due.next_slot_at,
        due.pool, due.handler, due.declared, job_specs.spec::text AS spec
-FROM (TABLE fresh UNION ALL TABLE oldest) AS due
+FROM (TABLE first UNION ALL TABLE oldest) AS due
 JOIN job_specs USING (spec_id);
+
+-- name: due_by_owner
+-- What has become due since an instant, for owners that have a few such jobs: by owner, the one that waits for longest
+-- first. Of one that has more the first few are named, by which it is known.
+SELECT due.owner, (array_agg(due.job_id ORDER BY due.next_run_at))[:%(few)s + 1] AS job_ids
+FROM unnest(%(shards)s::smallint[]) AS mine (shard)
+CROSS JOIN LATERAL (
+    SELECT owner, job_id, next_run_at FROM jobs
+    WHERE jobs.shard = mine.shard AND next_run_at > %(since)s AND next_run_at <= %(before)s
+    ORDER BY next_run_at
+    LIMIT %(most)s) AS due
+WHERE due.owner <> ALL(%(without)s::text[])
+GROUP BY due.owner
+ORDER BY min(due.next_run_at)
+LIMIT 1000;
 
 -- name: lock_jobs
 -- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
@@ -111,8 +118,10 @@ WHERE jobs.job_id = n.job_id AND jobs.last_slot_at < n.last_slot_at;
 WITH locked AS MATERIALIZED (
     SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status
-SET last_scheduled_at = greatest(last_scheduled_at, n.scheduled_at), dirty_at = coalesce(dirty_at, %(now)s)
-FROM unnest(%(job_ids)s::uuid[], %(scheduled)s::timestamptz[]) AS n (job_id, scheduled_at)
+SET last_scheduled_at = greatest(last_scheduled_at, n.scheduled_at), dirty_at = coalesce(dirty_at, %(now)s),
+    missed_slots = missed_slots + n.missed, missed_at = coalesce(n.missed_at, job_status.missed_at)
+FROM unnest(%(job_ids)s::uuid[], %(scheduled)s::timestamptz[], %(missed)s::bigint[], %(missed_at)s::timestamptz[])
+     AS n (job_id, scheduled_at, missed, missed_at)
 JOIN locked USING (job_id)
 WHERE job_status.job_id = n.job_id;
 

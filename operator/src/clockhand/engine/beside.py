@@ -1,0 +1,63 @@
+"""Beside a backlog: owners that have few jobs due do not wait behind one that has many.
+
+Due jobs are found in the order of time, and there a small owner's lie behind all that a big one has due before them. So
+while more is due than one batch takes, whatever becomes due is looked at once, by its owner: those who have few are fired
+beside the backlog, in turns, and the backlog is of those who have many.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from clockhand.store import database, firing
+
+_FEW = 64
+"""Jobs of one owner that wait to be fired beside a backlog; whoever has more of them is a part of it."""
+_LOOKED_AT = 1_000
+"""Of each shard, in one look: what else is due there waits with the backlog."""
+_OVERLAP = timedelta(milliseconds=250)
+"""A job that is due at once becomes visible somewhat later."""
+
+
+class Beside:
+    """What is fired beside one backlog, from when it is noticed until it is gone."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, dict[uuid.UUID, None]] = OrderedDict()
+        self._many: set[str] = set()
+        self._since = datetime.min.replace(tzinfo=UTC)
+
+    async def first(
+        self, connection: database.Connection, *, shards: Collection[int], before: datetime, most: int
+    ) -> Sequence[uuid.UUID]:
+        """Up to `most` jobs of `shards` that do not wait for the end of the backlog. They are named once."""
+        if sum(map(len, self._waiting.values())) < most:
+            await self._look(connection, shards=shards, before=before)
+        return self._taken(most)
+
+    async def _look(self, connection: database.Connection, *, shards: Collection[int], before: datetime) -> None:
+        found = await firing.due_by_owner(
+            connection, shards=shards, since=self._since, before=before, few=_FEW, most=_LOOKED_AT, without=self._many
+        )
+        for owner, job_ids in found:
+            waiting = self._waiting.setdefault(owner, {})
+            waiting |= dict.fromkeys(job_ids)
+            if len(waiting) > _FEW:
+                self._many.add(owner)
+                del self._waiting[owner]
+        self._since = before - _OVERLAP
+
+    def _taken(self, most: int) -> Sequence[uuid.UUID]:
+        """One of each owner in turn."""
+        taken: list[uuid.UUID] = []
+        while self._waiting and len(taken) < most:
+            owner, waiting = self._waiting.popitem(last=False)
+            job_id = next(iter(waiting))
+            del waiting[job_id]
+            taken.append(job_id)
+            if waiting:
+                self._waiting[owner] = waiting
+        return taken
