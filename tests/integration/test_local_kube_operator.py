@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +12,6 @@ from tests.support import local_kube, postgres
 from tests.support.crd_cases import job
 
 from clockhand.standalone.nodes import kubelet
-from clockhand.store import database, migrations
 
 OWNED = ("deployment", "serviceaccount", "configmap", "poddisruptionbudget")
 Json = dict[str, Any]
@@ -29,31 +22,10 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local_kube.LocalK
     folder = tmp_path_factory.mktemp("kube")
     with postgres.server() as server:
         url = server.url(server.new_database())
-        asyncio.run(_migrate(url))
+        local_kube.migrate(url)
         node = kubelet.maker(folder / "node", environment=dict(os.environ))
-        with local_kube.running(folder, url, node) as running, _operator(folder, url, running.kubeconfig):
+        with local_kube.running(folder, url, node) as running, local_kube.operator(folder, url, running.kubeconfig):
             yield running
-
-
-async def _migrate(url: str) -> None:
-    db = database.Database(url, size=2, name="test")
-    await db.open()
-    await migrations.apply(db)
-    await db.close()
-
-
-@contextlib.contextmanager
-def _operator(folder: Path, url: str, kubeconfig: Path) -> Iterator[None]:
-    settings = {"DATABASE_URL": url, "KUBECONFIG": str(kubeconfig), "HEALTH_PORT": "0", "SHARD_LEASE": "2"}
-    environment = {**os.environ, **{f"CLOCKHAND_{name}": value for name, value in settings.items()}}
-    with (folder / "operator.log").open("wb") as log:
-        command = [sys.executable, "-m", "clockhand", "operator"]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 def often(name: str, script: str = "true") -> Json:

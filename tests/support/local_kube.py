@@ -6,8 +6,12 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from tests.support import kube_http, pki, postgres
 from tests.support import kubectl as kubectls
 
 from clockhand.standalone.kube import accounts, app, settings, store
+from clockhand.store import database, migrations
 
 TOKEN = "the-token-of-the-tests"
 USER = "developer"
@@ -124,3 +129,31 @@ def running(folder: Path, database_url: str, make_kubelet: app.MakeKubelet = idl
         yield kube
     finally:
         kube.stop()
+
+
+def migrate(database_url: str) -> None:
+    """Brings a fresh database to this release."""
+
+    async def apply() -> None:
+        db = database.Database(database_url, size=2, name="test")
+        await db.open()
+        await migrations.apply(db)
+        await db.close()
+
+    asyncio.run(apply())
+
+
+@contextlib.contextmanager
+def operator(
+    folder: Path, database_url: str, kubeconfig: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """An operator's process as it is in a cluster, which logs to `operator.log`; stopped at the end."""
+    settings = {"DATABASE_URL": database_url, "KUBECONFIG": str(kubeconfig), "HEALTH_PORT": "0", "SHARD_LEASE": "2"}
+    told = {**os.environ, **{f"CLOCKHAND_{name}": value for name, value in settings.items()}, **(environment or {})}
+    with (folder / "operator.log").open("ab") as log:
+        process = subprocess.Popen([sys.executable, "-m", "clockhand", "operator"], env=told, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)

@@ -27,6 +27,7 @@ RIGHTS = {
         "/serviceaccounts: create delete get patch",
         "/configmaps: create delete get patch",
         "policy/poddisruptionbudgets: create delete get patch",
+        "/events: create patch",
         "/namespaces: get",
     ],
     ("ClusterRole", "clockhand-api"): [

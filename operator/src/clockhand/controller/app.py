@@ -8,8 +8,8 @@ from datetime import timedelta
 from clockhand import config, health, metrics
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
-from clockhand.engine import limits as limit_files
 from clockhand.engine import (
+    events,
     loops,
     mirror,
     prune,
@@ -22,8 +22,10 @@ from clockhand.engine import (
     workerpools,
     workforce,
 )
+from clockhand.engine import limits as limit_files
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
+from clockhand.kube import events as event_calls
 from clockhand.kube import flow, objects, pods, workloads
 from clockhand.store import database, duties
 
@@ -69,7 +71,8 @@ def _beside(
 ) -> Mapping[str, loops.Step]:
     """The loops beside the replica's own: what one replica does for all, where it has the duty, and the objects' status."""
     mirroring = _mirroring(one, settings, db=db, client=client)
-    writer = status.StatusWriter(db, objects.Objects(client))
+    recorder = events.Recorder(event_calls.Events(client, instance=settings.replica))
+    writer = status.StatusWriter(db, objects.Objects(client), recorder=recorder)
     pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
     surveying = survey.Survey(db, retention_days=settings.retention_days, is_mine=lambda: pruning.holds)
 
@@ -82,7 +85,13 @@ def _beside(
         await mirroring.run()
         return 0.0
 
-    return {"status": write_status, "mirror": mirror_objects, "prune": pruning.step, "survey": surveying.step}
+    return {
+        "status": write_status,
+        "events": recorder.step,
+        "mirror": mirror_objects,
+        "prune": pruning.step,
+        "survey": surveying.step,
+    }
 
 
 def _mirroring(

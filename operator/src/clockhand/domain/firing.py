@@ -35,6 +35,16 @@ class Skip(msgspec.Struct, frozen=True):
     reason: states.SkipReason
 
 
+def is_missed(skip: Skip, *, now: datetime) -> bool:
+    """Whether the job's owner must know: slots too late to run, or of some time ago.
+
+    That a job of every second passes over a slot where the next one is due already is nothing out of the common.
+    """
+    if skip.reason is states.SkipReason.CATCH_UP:
+        return now - skip.first > MISSED_AFTER
+    return skip.reason is states.SkipReason.DEADLINE
+
+
 class Firing(msgspec.Struct, frozen=True):
     """What one transaction stores for one job."""
 

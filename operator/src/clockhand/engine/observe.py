@@ -24,7 +24,7 @@ from clockhand.domain import observed, outcome, pods, states, verdict
 from clockhand.engine import aftermath, limits, shards, verdicts
 from clockhand.kube import pods as kube_pods
 from clockhand.kube import watch
-from clockhand.store import database, runs
+from clockhand.store import database, runs, status
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ class Observe:
 
     def note_waits(self, claim: runs.Claim, reason: str, message: str | None) -> None:
         """Takes note of why an attempt has no pod yet."""
-        self._waits[claim.run_id] = runs.Waits(claim.run_id, claim.token, reason, message)
+        self._waits[claim.run_id] = runs.Waits(claim.run_id, claim.token, reason, message, refused=True)
         self.wanted.set()
 
     def note_hand_back(self, claim: runs.Claim) -> None:
@@ -186,7 +186,10 @@ class Observe:
             if batch.waits:
                 await runs.waiting_for_pod(connection, list(batch.waits.values()))
             await runs.hand_back(connection, holder=holder, items=list(batch.handed_back.values()))
-            return await verdicts.store(connection, holder, ended, logs, now=now)
+            stored = await verdicts.store(connection, holder, ended, logs, now=now)
+            refused = [run_id for run_id, waits in batch.waits.items() if waits.refused]
+            await status.note_stuck(connection, refused, now=now)
+            return stored
 
     async def _logs(self, ended: Sequence[verdicts.Ended] | Any) -> dict[verdicts.Attempt, str]:
         places = asyncio.Semaphore(_LOGS_AT_ONCE)

@@ -3,14 +3,16 @@
 Lossy by design. Changes coalesce, an object is written at most once in 30 s and a replica writes at most 20 a second;
 only a change of Ready is shown at once, within a wider limit of its own. What is lost when a process dies comes with
 the next change.
+
+Whoever writes the status tells the news of the object too, in events: as far as they have told of it is stored with what
+the object shows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +20,11 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, declared, instants, sightings
+from clockhand.domain import conditions, crd, declared, instants, sightings
+from clockhand.domain import news as facts
+from clockhand.engine import events, news
+from clockhand.engine.budget import Budget
+from clockhand.kube import events as event_calls
 from clockhand.kube import objects
 from clockhand.store import database
 from clockhand.store import status as rows
@@ -32,32 +38,11 @@ PER_SECOND = 20.0
 BATCH = 40
 URGENT_BATCH = 100
 _PATCHES_AT_ONCE = 8
-
-
-class Budget:
-    """A bucket of writes that fills at `per_second`; what it lends beyond its content is paid back first."""
-
-    def __init__(self, per_second: float, *, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second = per_second
-        self._most = most
-        self._clock = clock
-        self._content = float(most)
-        self._at = clock()
-
-    def left(self) -> int:
-        """How many writes may be made now."""
-        now = self._clock()
-        self._content = min(self._most, self._content + (now - self._at) * self._per_second)
-        self._at = now
-        return max(0, int(self._content))
-
-    def spend(self, count: int) -> None:
-        """Takes out `count`; a debt is bounded, or a mass of urgent news would silence all other for long."""
-        self._content = max(float(-self._most), self._content - count)
+_API_VERSION = f"{crd.GROUP}/{crd.VERSION}"
 
 
 class StatusWriter:
-    """Writes the status of the jobs of this replica's shards."""
+    """Writes the status of the jobs of this replica's shards, and tells their news to `recorder`."""
 
     def __init__(
         self,
@@ -66,11 +51,13 @@ class StatusWriter:
         *,
         pause: timedelta = PAUSE,
         budget: Budget | None = None,
+        recorder: events.Recorder | None = None,
     ) -> None:
         self._db = db
         self._calls = calls
         self._pause = pause
         self._budget = budget or Budget(PER_SECOND, most=BATCH)
+        self._recorder = recorder
 
     async def run_once(self, shards: Collection[int]) -> int:
         """One batch: urgent news whatever the budget, other news within it. Returns how many objects were patched."""
@@ -87,10 +74,12 @@ class StatusWriter:
                 batch=URGENT_BATCH,
                 usual=left,
             )
+            shown = {one.job_id: status_of(one) for one in due}
+            told = await news.of_jobs(connection, due, {job: one["conditions"] for job, one in shown.items()})
         if not due:
             return 0
         gate = asyncio.Semaphore(_PATCHES_AT_ONCE)
-        outcomes = await asyncio.gather(*(self._write(one, gate) for one in due))
+        outcomes = await asyncio.gather(*(self._write(one, shown[one.job_id], told[one.job_id], gate) for one in due))
         return await self._keep(due, outcomes)
 
     async def _keep(self, due: Sequence[rows.Dirty], outcomes: Sequence[rows.Written | None]) -> int:
@@ -106,24 +95,34 @@ class StatusWriter:
                 await rows.postponed(connection, later, now=now)
         return patched
 
-    async def _write(self, one: rows.Dirty, gate: asyncio.Semaphore) -> rows.Written | None:
+    async def _write(
+        self, one: rows.Dirty, status: Mapping[str, Any], found: facts.Facts, gate: asyncio.Semaphore
+    ) -> rows.Written | None:
         """Patches one object if it shows something else; None where it must be tried again later."""
         if one.deleted_at is not None or not one.declared:
             return rows.Written(one.job_id, one.version, one.written_digest, patched=False)
-        status = status_of(one)
         digest = hashlib.sha256(msgspec.json.encode(status)).digest()[:16]
         if digest == one.written_digest:
-            return rows.Written(one.job_id, one.version, digest, patched=False)
+            return rows.Written(one.job_id, one.version, digest, patched=False, told=self._tell(one, found))
         try:
             async with gate:
-                await self._calls.patch_status(one.owner.removeprefix("k8s/"), one.name, status, uid=str(one.job_id))
+                await self._calls.patch_status(_namespace(one), one.name, status, uid=str(one.job_id))
         except errors.NotFound:
             # the mirror will hear of it; there is nothing to show it on
             return rows.Written(one.job_id, one.version, None, patched=False)
         except errors.ClockhandError as error:
             log.info("status_postponed", owner=one.owner, job=one.name, error=str(error))
             return None
-        return rows.Written(one.job_id, one.version, digest, patched=True)
+        return rows.Written(one.job_id, one.version, digest, patched=True, told=self._tell(one, found))
+
+    def _tell(self, one: rows.Dirty, found: facts.Facts) -> bytes | None:
+        """Leaves what is new to be told; returns how far that is, None where it is as far as before."""
+        before = news.told(one)
+        if self._recorder is None or found.now == before:
+            return None
+        about = event_calls.Regarding(_API_VERSION, crd.KIND, _namespace(one), one.name, str(one.job_id))
+        self._recorder.tell(about, facts.news(before, found))
+        return msgspec.json.encode(found.now)
 
 
 def status_of(one: rows.Dirty) -> dict[str, Any]:
@@ -155,6 +154,10 @@ def _finished(condition: Mapping[str, object]) -> Mapping[str, object]:
     if condition["type"] != conditions.READY or condition["reason"] != sightings.SCHEDULED:
         return condition
     return {**condition, **msgspec.structs.asdict(sightings.finished())}
+
+
+def _namespace(one: rows.Dirty) -> str:
+    return one.owner.removeprefix("k8s/")
 
 
 def _text(instant: datetime | None) -> str | None:

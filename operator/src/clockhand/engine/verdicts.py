@@ -17,7 +17,7 @@ import structlog
 from clockhand import metrics
 from clockhand.domain import observed, outcome, pods, states, verdict
 from clockhand.engine import pauses, specs
-from clockhand.store import database, runs
+from clockhand.store import database, runs, status
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +140,7 @@ async def conclude(
     `successes` are workers' and stored as they are, of those that are still open: nothing has to be read for them.
     """
     stored = Stored()
-    outcomes, records = [], []
+    outcomes, records, again = [], [], []
     for row in rows:
         found = findings[(row.run_id, row.token)]
         plan = specs.of(row.spec)
@@ -150,6 +150,8 @@ async def conclude(
         outcomes.append(_outcome(row, decided, found))
         if decided.state is not states.RunState.SUCCEEDED:
             records.append(_record(row, found))
+        if not decided.state.is_over and row.owner.startswith("k8s/"):
+            again.append((row.job_id, row.run_id, row.attempt))
         if row.followed:
             stored.jobs.add(row.job_id)
     await runs.record_attempts(connection, records, now=now)
@@ -158,6 +160,7 @@ async def conclude(
     rows = await runs.finish(connection, over, now=now)
     for row in rows:
         stored.note_over(row)
+    await status.note_failed(connection, again, now=now)
     return stored
 
 

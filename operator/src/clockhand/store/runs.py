@@ -82,12 +82,13 @@ class Started:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waits:
-    """Why a claimed attempt has not started."""
+    """Why a claimed attempt has not started. `refused`: the API server would not take its pod."""
 
     run_id: uuid.UUID
     token: int
     reason: str
     message: str | None
+    refused: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -133,6 +133,12 @@ CREATE TABLE public.installation (
     CONSTRAINT installation_one_check CHECK (one)
 );
 
+CREATE TABLE public.job_classes (
+    name text NOT NULL COLLATE pg_catalog."C",
+    spec json NOT NULL,
+    hash bytea NOT NULL
+);
+
 CREATE TABLE public.job_specs (
     spec_id bigint NOT NULL,
     job_id uuid NOT NULL,
@@ -141,6 +147,8 @@ CREATE TABLE public.job_specs (
     payload json,
     template jsonb,
     template_hash bytea,
+    class text COLLATE pg_catalog."C",
+    class_hash bytea,
     followed boolean DEFAULT true NOT NULL,
     stored_at timestamp with time zone NOT NULL
 );
@@ -162,6 +170,15 @@ CREATE TABLE public.job_status (
     consecutive_failures integer DEFAULT 0 NOT NULL,
     last_manual_success_at timestamp with time zone,
     conditions jsonb DEFAULT '[]'::jsonb NOT NULL,
+    failed_at timestamp with time zone,
+    failed_run uuid,
+    failed_attempt integer,
+    stuck_run uuid,
+    ill_runs bigint DEFAULT 0 NOT NULL,
+    ill_run uuid,
+    missed_slots bigint DEFAULT 0 NOT NULL,
+    missed_at timestamp with time zone,
+    told jsonb DEFAULT '{}'::jsonb NOT NULL,
     dirty_at timestamp with time zone,
     urgent boolean DEFAULT false NOT NULL,
     written_at timestamp with time zone,
@@ -489,6 +506,9 @@ ALTER TABLE ONLY public.idempotency_keys
 ALTER TABLE ONLY public.installation
     ADD CONSTRAINT installation_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY public.job_classes
+    ADD CONSTRAINT job_classes_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY public.job_specs
     ADD CONSTRAINT job_specs_pkey PRIMARY KEY (spec_id);
 
@@ -552,6 +572,8 @@ CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (sto
 
 CREATE INDEX job_specs_by_job ON public.job_specs USING btree (job_id);
 
+CREATE INDEX job_specs_of_classes ON public.job_specs USING btree (spec_id) WHERE (class IS NOT NULL);
+
 CREATE INDEX job_status_dirty ON public.job_status USING btree (shard, dirty_at) WHERE (dirty_at IS NOT NULL);
 
 CREATE INDEX job_status_urgent ON public.job_status USING btree (shard, dirty_at) WHERE ((dirty_at IS NOT NULL) AND urgent);
@@ -567,6 +589,8 @@ CREATE INDEX jobs_due ON public.jobs USING btree (shard, next_run_at) WHERE (nex
 CREATE INDEX jobs_finished ON public.jobs USING btree (shard, expires_at) WHERE ((ttl_seconds IS NOT NULL) AND (next_run_at IS NULL));
 
 CREATE INDEX jobs_gone_by_name ON public.jobs USING btree (owner, name) WHERE (deleted_at IS NOT NULL);
+
+CREATE INDEX jobs_parked ON public.jobs USING btree (job_id) WHERE ((parked IS NOT NULL) AND (deleted_at IS NULL));
 
 CREATE INDEX jobs_paused ON public.jobs USING btree (shard) WHERE (paused_at IS NOT NULL);
 

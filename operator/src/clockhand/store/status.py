@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+from clockhand.domain import ids
 from clockhand.store import database
 
 
@@ -22,6 +24,14 @@ class Dirty:
     last_success_at: datetime | None
     consecutive_failures: int
     conditions: Sequence[Mapping[str, object]]
+    failed_run: UUID | None
+    failed_attempt: int | None
+    stuck_run: UUID | None
+    ill_runs: int
+    ill_run: UUID | None
+    missed_slots: int
+    missed_at: datetime | None
+    told: Mapping[str, Any]
     owner: str
     name: str
     generation: int
@@ -35,12 +45,16 @@ class Dirty:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the object shows now; `patched` says whether that took a write."""
+    """What the object shows now; `patched` says whether that took a write.
+
+    `told` is how far its events go; None: as far as before.
+    """
 
     job_id: UUID
     version: str
     digest: bytes | None
     patched: bool
+    told: bytes | None = None
 
 
 async def dirty(
@@ -73,6 +87,7 @@ async def written(connection: database.Connection, done: Sequence[Written], *, n
         "versions": [one.version for one in done],
         "digests": [one.digest for one in done],
         "patched": [one.patched for one in done],
+        "told": [None if one.told is None else one.told.decode() for one in done],
         "now": now,
     }
     await database.execute(connection, "status.written", parameters)
@@ -81,3 +96,40 @@ async def written(connection: database.Connection, done: Sequence[Written], *, n
 async def postponed(connection: database.Connection, job_ids: Sequence[UUID], *, now: datetime) -> None:
     """Leaves objects on the list, to be tried after the usual pause."""
     await database.execute(connection, "status.postponed", {"job_ids": list(job_ids), "now": now})
+
+
+async def note_failed(
+    connection: database.Connection, failed: Collection[tuple[UUID, UUID, int]], *, now: datetime
+) -> None:
+    """Takes note of failed attempts (job, run, attempt) for the jobs' events. The last statement of its transaction."""
+    if failed:
+        first = {job_id: (run_id, attempt) for job_id, run_id, attempt in reversed([*failed])}
+        parameters = {
+            "job_ids": list(first),
+            "run_ids": [run_id for run_id, _ in first.values()],
+            "attempts": [attempt for _, attempt in first.values()],
+            "now": now,
+        }
+        await database.execute(connection, "status.note_failed", parameters)
+
+
+async def note_stuck(connection: database.Connection, run_ids: Collection[UUID], *, now: datetime) -> None:
+    """Takes note of runs whose pods are refused for now. The last statement of its transaction."""
+    if run_ids:
+        await database.execute(connection, "status.note_stuck", {"run_ids": list(run_ids), "now": now})
+
+
+async def facts_of_runs(
+    connection: database.Connection, wanted: Collection[tuple[UUID, int | None]]
+) -> Mapping[tuple[UUID, int | None], Any]:
+    """Rows by run and attempt (None: the last one that did not end well) of runs that there are still."""
+    if not wanted:
+        return {}
+    asked = list(wanted)
+    parameters = {
+        "run_ids": [run_id for run_id, _ in asked],
+        "instants": [ids.scheduled_at_of(run_id) for run_id, _ in asked],
+        "attempts": [attempt for _, attempt in asked],
+    }
+    rows = await database.fetch(connection, "status.facts_of_runs", parameters)
+    return {(row.run_id, row.asked): row for row in rows}

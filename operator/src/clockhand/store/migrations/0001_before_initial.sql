@@ -67,10 +67,20 @@ CREATE TABLE job_specs (
     payload         json,
     template        jsonb,
     template_hash   bytea,
+    class           text COLLATE "C",            -- the JobClass by which the template is made; NULL: it is the job's own
+    class_hash      bytea,                       -- of that class as it was then; NULL: there was none
     followed        boolean NOT NULL DEFAULT true,  -- another run may wait for one under this spec to end; told by who stores it
     stored_at       timestamptz NOT NULL
 );
 CREATE INDEX job_specs_by_job ON job_specs (job_id);
+CREATE INDEX job_specs_of_classes ON job_specs (spec_id) WHERE class IS NOT NULL;
+
+-- One for each JobClass object: the pods that people may run who may not create any.
+CREATE TABLE job_classes (
+    name            text COLLATE "C" PRIMARY KEY,
+    spec            json NOT NULL,
+    hash            bytea NOT NULL               -- of the spec
+);
 
 -- Narrow: what firing needs. next_run_at is the next slot's instant plus the job's jitter. It is NULL where nothing is due
 -- ever: suspended, paused, invalid, deleted, or past its last slot.
@@ -111,6 +121,7 @@ CREATE INDEX jobs_due ON jobs (shard, next_run_at) WHERE next_run_at IS NOT NULL
 CREATE INDEX jobs_by_name ON jobs (owner, name) WHERE deleted_at IS NULL;
 CREATE INDEX jobs_gone_by_name ON jobs (owner, name) WHERE deleted_at IS NOT NULL;  -- apart: who makes and deletes many is not slow to list
 CREATE INDEX jobs_paused ON jobs (shard) WHERE paused_at IS NOT NULL;
+CREATE INDEX jobs_parked ON jobs (job_id) WHERE parked IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX jobs_by_zone ON jobs (zone, job_id) WHERE zone IS NOT NULL;
 CREATE INDEX jobs_finished ON jobs (shard, expires_at) WHERE ttl_seconds IS NOT NULL AND next_run_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
@@ -124,6 +135,15 @@ CREATE TABLE job_status (
     consecutive_failures int NOT NULL DEFAULT 0,
     last_manual_success_at timestamptz,          -- what ends a pause
     conditions      jsonb NOT NULL DEFAULT '[]',
+    failed_at       timestamptz,                 -- what events tell of, from here to told
+    failed_run      uuid,                        -- of the first attempt that failed after a success
+    failed_attempt  int,
+    stuck_run       uuid,                        -- the last one whose pod was refused for now
+    ill_runs        bigint NOT NULL DEFAULT 0,   -- that ended Dead or Unknown
+    ill_run         uuid,                        -- the last one
+    missed_slots    bigint NOT NULL DEFAULT 0,   -- too late to run, or passed over for newer ones
+    missed_at       timestamptz,                 -- the last one
+    told            jsonb NOT NULL DEFAULT '{}', -- how far events have told of it
     dirty_at        timestamptz,
     urgent          boolean NOT NULL DEFAULT false,
     written_at      timestamptz,

@@ -129,12 +129,15 @@ shown AS (
         consecutive_failures = CASE WHEN ended.success_at IS NOT NULL THEN 0
                                     ELSE consecutive_failures + ended.deaths END,
         last_manual_success_at = CASE WHEN ended.by_hand THEN %(now)s ELSE last_manual_success_at END,
+        ill_runs = ill_runs + ended.ill, ill_run = coalesce(ended.ill_run, job_status.ill_run),
         -- a tenant's job has no object to be patched
         dirty_at = CASE WHEN ended.has_object THEN coalesce(dirty_at, %(now)s) ELSE dirty_at END
     FROM (SELECT job_id, bool_or(starts_with(owner, 'k8s/')) AS has_object,
                  max(%(now)s) FILTER (WHERE new_state = 'Succeeded') AS success_at,
                  bool_or(new_state = 'Succeeded' AND kind = 'Manual') AS by_hand,
-                 count(*) FILTER (WHERE new_state = 'Dead') AS deaths
+                 count(*) FILTER (WHERE new_state = 'Dead') AS deaths,
+                 count(*) FILTER (WHERE new_state IN ('Dead', 'Unknown')) AS ill,
+                 (array_agg(run_id) FILTER (WHERE new_state IN ('Dead', 'Unknown')))[1] AS ill_run
           FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.token, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
@@ -220,8 +223,11 @@ locked AS MATERIALIZED (
 shown AS (
     UPDATE job_status
     SET dirty_at = CASE WHEN ended.has_object THEN coalesce(dirty_at, %(now)s) ELSE dirty_at END,
-        consecutive_failures = consecutive_failures + ended.deaths
-    FROM (SELECT job_id, bool_or(starts_with(owner, 'k8s/')) AS has_object, count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths
+        consecutive_failures = consecutive_failures + ended.deaths,
+        ill_runs = ill_runs + ended.deaths, ill_run = coalesce(ended.ill_run, job_status.ill_run)
+    FROM (SELECT job_id, bool_or(starts_with(owner, 'k8s/')) AS has_object,
+                 count(*) FILTER (WHERE %(state)s = 'Dead') AS deaths,
+                 (array_agg(run_id) FILTER (WHERE %(state)s = 'Dead'))[1] AS ill_run
           FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT run_id, job_id, run_id IN (SELECT run_id FROM kept) AS kept FROM gone;
