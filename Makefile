@@ -26,7 +26,7 @@ install: .venv/.installed ## Make .venv with everything in it
 
 lock: install ## Lock the dependencies again, with hashes and no addresses
 	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra kafka pyproject.toml -o requirements.lock
+	  --extra kafka --extra otel pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group dev pyproject.toml -o requirements-dev.lock
 
