@@ -15,6 +15,7 @@ from clockhand import errors
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import failures, flow, pods, streams
+from clockhand.kube import watch as watches
 
 PODS = "/api/v1/namespaces/a/pods"
 SETTINGS = flow.FlowSettings(initial_in_flight=8)
@@ -166,6 +167,26 @@ async def test_silence_is_a_stall_and_an_interruption_is_not() -> None:
         with pytest.raises(streams.Interrupted):
             await anext(events)
         over.set()
+
+
+async def test_a_list_that_is_wanted_and_refused_is_not_asked_for_at_once() -> None:
+    asked = asyncio.Queue[str]()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.put_nowait(request.path)
+        return await saying(403)(request)
+
+    async with serving(handler) as client:
+        settings = watches.WatchSettings(first_backoff_seconds=3600, max_backoff_seconds=3600)
+        one = watches.PodWatch(pods.Pods(client), selector="a=b", settings=settings)
+        one.resync()
+        following = asyncio.create_task(anext(one.stream()))
+        await asyncio.wait_for(asked.get(), 30)
+        await asyncio.wait({following}, timeout=0.2)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert asked.empty()
+    assert one.last_error
 
 
 async def test_of_a_long_log_the_end_is_kept() -> None:

@@ -85,6 +85,7 @@ class PodWatch:
         self._list_due = clock() + self._settings.relist_seconds
         self._asked = 0
         self._answered = 0
+        self._failing = False
         self.last_activity = clock()
         self.listings = 0
         self.last_error = ""
@@ -104,10 +105,11 @@ class PodWatch:
                     yield seen
             lasted = self._clock() - began
             failed = failed + 1 if lasted < self._settings.max_backoff_seconds else 0
-            if not self._resync_wanted():
+            if self._failing or not self._resync_wanted():
                 await self._pause(failed)
 
     async def _guarded_round(self) -> collections.abc.AsyncGenerator[Seen]:
+        self._failing = False
         try:
             async with contextlib.aclosing(self._round()) as events:
                 async for seen in events:
@@ -116,6 +118,7 @@ class PodWatch:
             return
         except (errors.ClockhandError, msgspec.MsgspecError) as error:
             self.last_error = f"{type(error).__name__}: {error}"
+            self._failing = True
             self._version = ""
 
     async def _round(self) -> collections.abc.AsyncGenerator[Seen]:
