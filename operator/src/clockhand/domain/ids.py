@@ -65,8 +65,7 @@ def run_name(*, job_name: str, scheduled_at: datetime, kind: states.RunKind, key
 
 def shard_of(owner: str, *, job_id: uuid.UUID, width: int = 1) -> int:
     """The shard of a job: the hash of its owner, spread over `width` shards where the owner is large."""
-    home = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:4], "big")
-    return (home + job_id.int % max(1, width)) % SHARDS
+    return (_home(owner) + job_id.int % max(1, width)) % SHARDS
 
 
 def twin(shard: int, *, pooled: bool) -> int:
@@ -80,6 +79,11 @@ def _stamped(content: bytes, *, version: int) -> uuid.UUID:
     raw[6] = version << 4 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
     return uuid.UUID(bytes=bytes(raw))
+
+
+@functools.lru_cache(maxsize=1024)
+def _home(owner: str) -> int:
+    return int.from_bytes(hashlib.sha256(owner.encode()).digest()[:4], "big")
 
 
 @functools.lru_cache(maxsize=1024)

@@ -56,21 +56,17 @@ def stops_on_delete(row: mirroring.Locked) -> bool:
         return False
 
 
-async def place(connection: database.Connection, new: Collection[declared.Declared]) -> Mapping[UUID, int]:
-    """The shard of each new job. Widens an owner by a shard for every 64 jobs that it ever made.
+async def place(connection: database.Connection, owners: Mapping[UUID, str]) -> Mapping[UUID, int]:
+    """The shard of each new job, given its owner. Widens an owner by a shard for every 64 jobs that it ever made.
 
     From here on nobody else makes a job of these owners before the transaction ends.
     """
-    made = collections.Counter(one.owner for one in new)
+    made = collections.Counter(owners.values())
     after = await mirroring.count_owners(connection, made)
     numbers = {owner: itertools.count(after[owner] - count) for owner, count in made.items()}
     return {
-        one.uid: ids.shard_of(
-            one.owner,
-            job_id=one.uid,
-            width=min(ids.SHARDS, 1 + next(numbers[one.owner]) // JOBS_A_SHARD),
-        )
-        for one in new
+        job_id: ids.shard_of(owner, job_id=job_id, width=min(ids.SHARDS, 1 + next(numbers[owner]) // JOBS_A_SHARD))
+        for job_id, owner in owners.items()
     }
 
 

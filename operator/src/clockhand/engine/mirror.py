@@ -212,7 +212,7 @@ class Mirror:
             return ()
         readings = await _read(new, lambda seen: sightings.read_new(seen, now=now), fault=fault, now=now)
         verdicts = [self._templates.verdict(reading) for reading in readings]
-        shards = await edits.place(connection, new)
+        shards = await edits.place(connection, {one.uid: one.owner for one in new})
         rows = [
             edits.row(reading, templates.fault(reading, verdict), shard=shards[reading.declared.uid])
             for reading, verdict in zip(readings, verdicts, strict=True)

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from clockhand.domain import ids
+import msgspec
+
 from clockhand.store import database, mirroring
 
 NO_JOB = mirroring.NO_JOB
@@ -55,6 +56,38 @@ class Job:
     last_success_at: datetime | None = None
     consecutive_failures: int = 0
     conditions: Sequence[Mapping[str, object]] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What new jobs have in common where one actor makes several of one spec; each of them refers to the same one."""
+
+    owner: str
+    actor: str
+    pool: str | None
+    handler: str | None
+    concurrency_group: str | None
+    spec: str
+    template: str | None
+    template_hash: bytes | None
+    followed: bool
+    suspended: bool
+    zone: str | None
+    ttl_seconds: int | None
+    counts_from: datetime
+    next_slot_at: datetime | None
+    next_run_at: datetime | None
+
+
+class New(msgspec.Struct, frozen=True):
+    """A job that is to be made; `payload` is JSON text."""
+
+    job_id: UUID
+    name: str
+    labels: Mapping[str, str] | None
+    payload: str
+    shard: int
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +185,35 @@ async def count(connection: database.Connection, owner: str, *, limit: int) -> i
     return found
 
 
-async def add_status(connection: database.Connection, shards: Mapping[UUID, int]) -> None:
-    """The status of new jobs that no object shows."""
-    parameters = {"job_ids": list(shards), "shards": [shard % ids.SHARDS for shard in shards.values()]}
-    await database.execute(connection, "jobs.add_status", parameters)
+async def make(connection: database.Connection, new: Sequence[New], *, now: datetime) -> None:
+    """Stores new jobs with their specs, their status and who made them. The caller has locked their owners."""
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(one.kind for one in new), start=1)}
+    kinds = list(numbers)
+    parameters = {
+        "job_ids": [one.job_id for one in new],
+        "names": [one.name for one in new],
+        "labels": [json.dumps(one.labels) if one.labels else None for one in new],
+        "payloads": [one.payload for one in new],
+        "shards": [one.shard for one in new],
+        "kinds": [numbers[one.kind] for one in new],
+        "owners": [kind.owner for kind in kinds],
+        "actors": [kind.actor for kind in kinds],
+        "specs": [kind.spec for kind in kinds],
+        "templates": [kind.template for kind in kinds],
+        "template_hashes": [kind.template_hash for kind in kinds],
+        "followed": [kind.followed for kind in kinds],
+        "pools": [kind.pool for kind in kinds],
+        "handlers": [kind.handler for kind in kinds],
+        "groups": [kind.concurrency_group for kind in kinds],
+        "marks": [kind.counts_from for kind in kinds],
+        "next_slots": [kind.next_slot_at for kind in kinds],
+        "next_runs": [kind.next_run_at for kind in kinds],
+        "zones": [kind.zone for kind in kinds],
+        "ttls": [kind.ttl_seconds for kind in kinds],
+        "suspended": [kind.suspended for kind in kinds],
+        "now": now,
+    }
+    await database.execute(connection, "jobs.make", parameters)
 
 
 async def forget_conditions(connection: database.Connection, job_id: UUID) -> None:

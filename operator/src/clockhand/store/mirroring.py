@@ -184,12 +184,9 @@ async def add_specs(connection: database.Connection, specs: Sequence[Spec], *, n
     return {row.job_id: row.spec_id for row in rows}
 
 
-async def add_jobs(
-    connection: database.Connection, rows: Sequence[Row], spec_ids: Mapping[UUID, int], *, declared: bool = True
-) -> None:
-    """Inserts new jobs; their watermark is the instant from which they count. `declared`: by objects of the cluster."""
+async def add_jobs(connection: database.Connection, rows: Sequence[Row], spec_ids: Mapping[UUID, int]) -> None:
+    """Inserts new jobs of the cluster; their watermark is the instant from which they count."""
     parameters = _columns(rows, spec_ids) | {
-        "declared": declared,
         "owners": [row.owner for row in rows],
         "names": [row.name for row in rows],
         "created": [row.created_at for row in rows],

@@ -647,9 +647,3 @@ CREATE INDEX skips_by_owner ON ONLY public.skips USING btree (owner, last_at DES
 CREATE INDEX skips_by_time ON ONLY public.skips USING btree (last_at DESC, skip_id DESC);
 
 CREATE INDEX tokens_of_owner ON public.tokens USING btree (owner, created_at);
-
-ALTER TABLE ONLY public.job_status
-    ADD CONSTRAINT job_status_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.jobs(job_id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.jobs
-    ADD CONSTRAINT jobs_owner_fkey FOREIGN KEY (owner) REFERENCES public.owners(owner);

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from clockhand import errors
 from clockhand.domain import declared, drafts, ids
@@ -13,57 +14,52 @@ from clockhand.domain import limits as limits_domain
 from clockhand.engine import edits, steps
 from clockhand.engine.jobs import begins
 from clockhand.engine.jobs.asking import Asker
-from clockhand.store import audits, database, mirroring, requests
+from clockhand.store import database
 from clockhand.store import jobs as rows
 
 FIRST_VERSION = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """A job that somebody wants made."""
 
     asker: Asker
     draft: drafts.Draft
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Made:
-    """A job that was made, as it was wanted and as it is."""
+class Made(msgspec.Struct, frozen=True):
+    """A job that was made, as it was wanted and as it is. `reading` is of the first of all that are made alike."""
 
     wanted: Wanted
+    job_id: UUID
+    name: str
     reading: declared.Reading
 
     @property
-    def job_id(self) -> UUID:
-        return self.reading.declared.uid
-
-    @property
-    def name(self) -> str:
-        return self.reading.declared.name
+    def owner(self) -> str:
+        return self.wanted.asker.owner
 
     def row(self) -> rows.Job:
         """As it is stored."""
-        who, job = self.reading.declared, self.reading.job
+        draft, job = self.wanted.draft, self.reading.job
         assert job is not None
-        first = None if self.reading.suspended else self.reading.first_slot_at
         return rows.Job(
-            job_id=who.uid,
-            owner=who.owner,
-            name=who.name,
+            job_id=self.job_id,
+            owner=self.owner,
+            name=self.name,
             declared=False,
-            generation=who.generation,
-            resource_version=who.resource_version,
-            labels=who.labels,
-            created_at=who.created_at,
-            next_run_at=None if first is None else first + self.reading.delay,
+            generation=FIRST_VERSION,
+            resource_version=FIRST_VERSION,
+            labels=draft.labels,
+            created_at=self.reading.declared.created_at,
+            next_run_at=_next_run_at(self.reading),
             suspended=self.reading.suspended,
             paused=False,
             parked=None,
-            pool=job.pool_of(who.owner),
+            pool=job.pool_of(self.owner),
             handler=job.handler,
             spec=self.reading.spec_json,
-            payload=self.reading.payload_json,
+            payload=draft.spec.payload_json,
             template=self.reading.template_json,
         )
 
@@ -98,34 +94,50 @@ async def add(
     if not new:
         return outcomes
     # whoever makes jobs of an owner holds its row from here on: names and quotas cannot be raced for
-    shards = await edits.place(connection, [one.reading.declared for one in new])
+    shards = await edits.place(connection, {one.job_id: one.owner for one in new})
     admit = await _admission(connection, limits, new)
     outcomes = [admit(one) if isinstance(one, Made) else one for one in outcomes]
-    if made := [one for one in outcomes if isinstance(one, Made)]:
-        await _store(connection, [one.reading for one in made], shards, now=now)
-        await audits.add(connection, [_asked(one) for one in made], now=now)
+    await _store(connection, [one for one in outcomes if isinstance(one, Made)], shards, now=now)
     return outcomes
 
 
 def _made(wanted: Sequence[Wanted], begun: begins.Begins, now: datetime) -> Iterator[Outcome]:
     """Each as it would be stored."""
+    readings = _Readings(begun, now)
     for one, job_id in zip(wanted, ids.new_jobs(now, len(wanted)), strict=True):
-        draft = one.draft
-        who = declared.Declared(
-            uid=job_id,
-            owner=one.asker.owner,
-            name=draft.name or f"job-{job_id}",
-            generation=1,
-            resource_version=FIRST_VERSION,
-            created_at=now,
-            labels=draft.labels,
-        )
+        name = one.draft.name or f"job-{job_id}"
         try:
-            begin = begun.of(draft.spec, who.origin, now=now)
+            yield Made(one, job_id, name, readings.of(one, job_id, name))
         except errors.InvalidInput as error:
             yield drafts.flat(error)
-        else:
-            yield Made(one, declared.read(who, draft.spec, begin))
+
+
+class _Readings:
+    """Those of jobs that are made `now`: most share few specs."""
+
+    def __init__(self, begun: begins.Begins, now: datetime) -> None:
+        self._begun = begun
+        self._now = now
+        self._known: dict[tuple[str, str, str, bytes | None], declared.Reading] = {}
+
+    def of(self, wanted: Wanted, job_id: UUID, name: str) -> declared.Reading:
+        """Raises InvalidInput for a schedule that cannot be followed."""
+        asker, spec = wanted.asker, wanted.draft.spec
+        key = asker.owner, asker.actor, spec.spec_json, spec.template_hash
+        reading = self._known.get(key)
+        if reading is None:
+            who = declared.Declared(
+                uid=job_id,
+                owner=asker.owner,
+                name=name,
+                generation=FIRST_VERSION,
+                resource_version=FIRST_VERSION,
+                created_at=self._now,
+            )
+            reading = declared.read(who, spec, self._begun.of(spec, who.origin, now=self._now))
+            if not spec.job.spreads:
+                self._known[key] = reading
+        return reading
 
 
 async def _admission(
@@ -133,42 +145,65 @@ async def _admission(
 ) -> Callable[[Made], Outcome]:
     """Says of one job after the other whether there is room for its name and its number."""
     # a name that was made from an id is nobody else's
-    named = {(one.wanted.asker.owner, one.name) for one in new if one.wanted.draft.name is not None}
+    named = {(one.owner, one.name) for one in new if one.wanted.draft.name is not None}
     taken = set(await rows.taken(connection, named))
-    caps = {owner: limits.job_cap(owner) for owner in {one.wanted.asker.owner for one in new}}
+    caps = {owner: limits.job_cap(owner) for owner in {one.owner for one in new}}
     room = {
         owner: cap - await rows.count(connection, owner, limit=cap) for owner, cap in caps.items() if cap is not None
     }
 
     def admit(one: Made) -> Outcome:
-        who = one.reading.declared
-        if (who.owner, who.name) in taken:
-            return errors.Conflict(f"a job named {who.name!r} exists already")
-        if who.owner in room:
-            if room[who.owner] <= 0:
+        owner = one.owner
+        if (owner, one.name) in taken:
+            return errors.Conflict(f"a job named {one.name!r} exists already")
+        if owner in room:
+            if room[owner] <= 0:
                 return errors.Refused(
-                    f"{who.owner} has as many jobs as its limit maxJobs allows, {caps[who.owner]}: delete some first"
+                    f"{owner} has as many jobs as its limit maxJobs allows, {caps[owner]}: delete some first"
                 )
-            room[who.owner] -= 1
-        taken.add((who.owner, who.name))
+            room[owner] -= 1
+        if one.wanted.draft.name is not None:
+            taken.add((owner, one.name))
         return one
 
     return admit
 
 
 async def _store(
-    connection: database.Connection,
-    readings: Sequence[declared.Reading],
-    shards: Mapping[UUID, int],
-    *,
-    now: datetime,
+    connection: database.Connection, made: Sequence[Made], shards: Mapping[UUID, int], *, now: datetime
 ) -> None:
-    stored = [edits.row(one, None, shard=shards[one.declared.uid]) for one in readings]
-    spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(one) for one in readings], now=now)
-    await mirroring.add_jobs(connection, stored, spec_ids, declared=False)
-    await rows.add_status(connection, {row.job_id: row.shard for row in stored})
+    kinds = {place: _kind(one) for place, one in {id(one.reading): one for one in made}.items()}
+    new = []
+    for one in made:
+        kind, draft = kinds[id(one.reading)], one.wanted.draft
+        shard = ids.twin(shards[one.job_id], pooled=kind.handler is not None)
+        new.append(rows.New(one.job_id, one.name, draft.labels, draft.spec.payload_json, shard, kind))
+    if new:
+        await rows.make(connection, new, now=now)
 
 
-def _asked(made: Made) -> requests.Asked:
-    asker = made.wanted.asker
-    return requests.Asked(asker.owner, asker.actor, "create", job_id=made.job_id, detail={"name": made.name})
+def _kind(made: Made) -> rows.Kind:
+    reading, job = made.reading, made.reading.job
+    assert job is not None
+    return rows.Kind(
+        owner=made.owner,
+        actor=made.wanted.asker.actor,
+        pool=job.pool_of(made.owner),
+        handler=job.handler,
+        concurrency_group=job.concurrency_group,
+        spec=reading.spec_json,
+        template=reading.template_json,
+        template_hash=reading.template_hash,
+        followed=job.followed,
+        suspended=reading.suspended,
+        zone=reading.zone,
+        ttl_seconds=reading.ttl_seconds,
+        counts_from=reading.counts_from,
+        next_slot_at=None if reading.suspended else reading.first_slot_at,
+        next_run_at=_next_run_at(reading),
+    )
+
+
+def _next_run_at(reading: declared.Reading) -> datetime | None:
+    first = None if reading.suspended else reading.first_slot_at
+    return None if first is None else first + reading.delay

@@ -86,7 +86,7 @@ CREATE TABLE job_classes (
 -- ever: suspended, paused, invalid, deleted, or past its last slot.
 CREATE TABLE jobs (
     job_id          uuid PRIMARY KEY,
-    owner           text COLLATE "C" NOT NULL REFERENCES owners,
+    owner           text COLLATE "C" NOT NULL,   -- of owners; no foreign key: whoever makes a job writes that row first
     name            text COLLATE "C" NOT NULL,
     shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 511),
     pool            text COLLATE "C",            -- whose workers take the runs; NULL: each attempt is a pod
@@ -128,7 +128,7 @@ CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 
 -- What the object's status shows. dirty_at is set by whatever changes it and cleared by the status writer.
 CREATE TABLE job_status (
-    job_id          uuid PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
+    job_id          uuid PRIMARY KEY,            -- of jobs: made with its row, and removed with it
     shard           smallint NOT NULL CHECK (shard BETWEEN 0 AND 255),  -- operators write it, whoever runs the job
     last_scheduled_at timestamptz,               -- this and the next for jobs with an object to show it
     last_success_at timestamptz,

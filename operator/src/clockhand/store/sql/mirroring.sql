@@ -31,10 +31,10 @@ FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(specs)s::text[], %
 RETURNING job_id, spec_id;
 
 -- name: add_jobs
-INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, declared, generation, resource_version,
-                  spec_id, labels, created_at, last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended,
+INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, generation, resource_version, spec_id,
+                  labels, created_at, last_slot_at, next_slot_at, next_run_at, zone, ttl_seconds, suspended,
                   parked)
-SELECT n.job_id, n.owner, n.name, n.shard, n.pool, n.handler, n.concurrency_group, %(declared)s, n.generation,
+SELECT n.job_id, n.owner, n.name, n.shard, n.pool, n.handler, n.concurrency_group, n.generation,
        n.resource_version, n.spec_id, n.labels::jsonb, n.created_at, n.mark, n.next_slot_at, n.next_slot_at + n.delay, n.zone,
        n.ttl, n.suspended, n.parked
 FROM unnest(%(job_ids)s::uuid[], %(owners)s::text[], %(names)s::text[], %(shards)s::smallint[],

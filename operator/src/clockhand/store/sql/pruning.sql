@@ -28,12 +28,15 @@ DELETE FROM audit
 WHERE audit_id IN (SELECT audit_id FROM audit WHERE at < %(before)s ORDER BY audit_id LIMIT %(limit)s);
 
 -- name: deleted_jobs
--- A deleted job's row stays as long as its history may be asked for by the job's name.
-DELETE FROM jobs
-WHERE job_id IN (
-    SELECT job_id FROM jobs
-    WHERE deleted_at < %(before)s AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
-    LIMIT %(limit)s);
+-- A deleted job's row stays as long as its history may be asked for by the job's name. Its status goes with it.
+WITH gone AS (
+    DELETE FROM jobs
+    WHERE job_id IN (
+        SELECT job_id FROM jobs
+        WHERE deleted_at < %(before)s AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
+        LIMIT %(limit)s)
+    RETURNING job_id)
+DELETE FROM job_status USING gone WHERE job_status.job_id = gone.job_id;
 
 -- name: old_specs
 -- Specs that no job has now and no live run refers to, replaced, or left by their job, longer ago than runs are kept.
