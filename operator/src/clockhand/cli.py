@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 import sys
 import uuid
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
-import structlog
 
-from clockhand import config, errors
+from clockhand import config, errors, logs, tracing
 from clockhand.commands import apply, completion, convert, jobs, oneline, preview, runs
 
 _EXAMPLES = """
@@ -129,7 +127,7 @@ def operator() -> None:
     # kopf and what it brings are of no use to the other commands
     from clockhand.controller import app
 
-    _run(app.serve)
+    _run(app.serve, traced="clockhand-operator")
 
 
 @clockhand.command()
@@ -140,11 +138,11 @@ def api(runs: bool) -> None:
     if runs:
         from clockhand.api.runs import app as runs_app
 
-        _run(runs_app.serve)
+        _run(runs_app.serve, traced="clockhand-runs")
     else:
         from clockhand.api import app
 
-        _run(app.serve)
+        _run(app.serve, traced="clockhand-api")
 
 
 @clockhand.group(epilog=_TOKENS_EXAMPLES)
@@ -223,7 +221,7 @@ def worker() -> None:
     from clockhand.worker import app
     from clockhand.worker import config as worker_config
 
-    _run_with(worker_config.from_environment, app.serve)
+    _run_with(worker_config.from_environment, app.serve, traced="clockhand-worker")
 
 
 @clockhand.command(epilog=_DEV_EXAMPLES)
@@ -280,57 +278,38 @@ clockhand.add_command(apply.apply)
 clockhand.add_command(completion.completion)
 
 
-def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]]) -> None:
-    _run_with(config.from_environment, serve)
+def _run(serve: Callable[[config.Settings], Coroutine[Any, Any, None]], *, traced: str | None = None) -> None:
+    _run_with(config.from_environment, serve, traced=traced)
 
 
-def _run_with(read: Callable[[Mapping[str, str]], S], serve: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+def _run_with(
+    read: Callable[[Mapping[str, str]], S],
+    serve: Callable[[S], Coroutine[Any, Any, None]],
+    *,
+    traced: str | None = None,
+) -> None:
     try:
         settings = read(os.environ)
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
-    _start(settings.log_format, functools.partial(serve, settings))
+    _start(settings.log_format, functools.partial(serve, settings), traced=traced)
 
 
-def _start(log_format: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    log_to_stderr(log_format)
+def _start(log_format: str, serve: Callable[[], Coroutine[Any, Any, None]], *, traced: str | None = None) -> None:
+    """Runs a process to its end; `traced` is what traces call it, where there are any."""
+    logs.to_stderr(log_format)
+    if traced is not None:
+        tracing.begin(traced, os.environ)
     try:
         asyncio.run(serve())
     except errors.InvalidInput as error:
         _fail(str(error), code=2)
     except errors.ClockhandError as error:
         _fail(str(error), code=1)
+    finally:
+        tracing.end()
 
 
 def _fail(sentence: str, *, code: int) -> NoReturn:
     click.echo(f"clockhand: {sentence}", err=True)
     sys.exit(code)
-
-
-def log_to_stderr(form: str) -> None:
-    """Structured logs, one JSON object or one readable line each."""
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if form == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
-            exception_formatter=structlog.dev.plain_traceback,  # the rich one prints local variables: secrets among them
-        )
-    )
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info if form == "json" else _unchanged,
-    ]
-    structlog.configure(
-        processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
-
-
-def _unchanged(_logger: object, _name: str, event: Any) -> Any:
-    return event

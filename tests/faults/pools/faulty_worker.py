@@ -20,7 +20,7 @@ from tests.faults.pools.plans import HANDLER, THREAD
 from tests.faults.pools.witness import BEGUN, EFFECT, TOLD, Witness
 from tests.faults.trigger import Trigger, armed_from_outside
 
-from clockhand import cli
+from clockhand import logs
 from clockhand.domain import protocol
 from clockhand.worker import Fail, RetryAfter, Run, Worker, app, client, config
 
@@ -31,7 +31,7 @@ def main() -> None:
     mutations.install(sys.argv[2:])
     if not armed_from_outside(trigger):
         return
-    cli.log_to_stderr("json")
+    logs.to_stderr("json")
     asyncio.run(_serve(int(os.environ.get("CLOCKHAND_TEST_WORKERS", "1"))))
 
 

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
-from clockhand import errors, metrics
+from clockhand import errors, metrics, tracing
 from clockhand.api import auth, bodies, pools, problems
 from clockhand.api.rest import front
 from clockhand.domain import protocol
@@ -57,7 +57,10 @@ class Server:
         else:
             name, answering = self._rest.find(request.method, request.path)
             answer = answering(request)
-        response = await _answered(request, answer)
+        if tracing.on() and target is None:
+            response = await _traced(name, request, answer)
+        else:
+            response = await _answered(request, answer)
         _counter(name, response.status).inc()
         return response
 
@@ -84,6 +87,14 @@ async def _answered(request: web.BaseRequest, answer: Awaitable[web.StreamRespon
     except Exception:
         log.exception("request_failed", method=request.method, path=request.path)
         return problems.Problem(500, "an internal error occurred; the server's log has more").response()
+
+
+async def _traced(name: str, request: web.BaseRequest, answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    told = {"http.request.method": request.method, "http.route": name}
+    with tracing.inside(f"REST {name}", request.headers.get("traceparent"), told) as span:
+        response = await _answered(request, answer)
+        span.set_attribute("http.response.status_code", response.status)
+        return response
 
 
 @functools.cache

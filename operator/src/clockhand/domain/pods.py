@@ -39,6 +39,8 @@ _RUN_ENVIRONMENT = (
     "FENCING_TOKEN",
     "PAYLOAD",
 )
+TRACEPARENT = "TRACEPARENT"
+"""Where runs are traced; OpenTelemetry's name for it."""
 ENVIRONMENT_NAMES = frozenset(f"CLOCKHAND_{name}" for name in _RUN_ENVIRONMENT)
 
 Json = dict[str, typing.Any]
@@ -57,6 +59,7 @@ class RunFacts:
     shard: int
     scheduled_at: datetime
     payload: bytes = b"{}"
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,8 @@ class PodTemplate:
             {"name": f"CLOCKHAND_{name}", "value": value.replace("$", "$$")}
             for name, value in zip(_RUN_ENVIRONMENT, values, strict=True)
         ]
+        if run.traceparent is not None:
+            entries.append({"name": TRACEPARENT, "value": run.traceparent})
         return msgspec.json.encode(entries)[1:-1]
 
 

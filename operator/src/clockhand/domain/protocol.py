@@ -67,6 +67,8 @@ class Run(Message, frozen=True, kw_only=True):
     timeout_seconds: int | None = None
     """From its claim; None: no limit."""
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: _NO_PAYLOAD)
+    traceparent: str | None = None
+    """W3C's header for what the attempt traces; None where the installation traces nothing."""
 
 
 class ClaimRequest(Request, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from clockhand import tracing
 from clockhand.domain import limits as domain
 from clockhand.domain import turns
 from clockhand.engine import limits
@@ -30,6 +31,7 @@ class Claims:
         self, connection: database.Connection, *, holder: runs.Holder, limit: int, now: datetime
     ) -> Sequence[runs.Claim]:
         """Claims up to `limit` runs of the holder's shards, all that there are where they are fewer and have no cap."""
+        began = tracing.now()
         caps = self._file.current
         found = await claiming.waiting(connection, holder=holder, after=self._after, limit=_WINDOW)
         if len(found) == _WINDOW:
@@ -47,6 +49,8 @@ class Claims:
             new = await claiming.claim(connection, shares, holder=holder, now=now)
             _settle(queues, room, shares, new)
             claims += new
+        if claims:
+            tracing.batch_over("claim", began=began, attributes={"clockhand.runs": len(claims)})
         return claims
 
 

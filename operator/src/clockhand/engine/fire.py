@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from clockhand import metrics
+from clockhand import metrics, tracing
 from clockhand.domain import admission, firing, ids, spec, states
 from clockhand.domain import limits as domain
 from clockhand.engine import admit, beside, groups, limits, parking, pauses, skips, specs
@@ -57,6 +57,7 @@ class Fire:
         aside = None
         if not anybodys:  # after an error it begins anew: what it named may have to be named again
             aside, self._beside = self._beside, None
+        began = tracing.now()
         with self._desk.handing() as handing:
             over = handover.HandOver(self._desk, handing)
             async with self._db.transaction() as connection:
@@ -69,6 +70,8 @@ class Fire:
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)
         if not anybodys and len(due) >= most:
             self._beside = aside or beside.Beside()
+        if due:
+            tracing.batch_over("fire", began=began, attributes={"clockhand.jobs": len(due)})
         self._desk.queued(over.queued)
         await pauses.pause(self._db, stopped)
         return len(due)

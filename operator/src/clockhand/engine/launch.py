@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from clockhand import errors, metrics
+from clockhand import errors, logs, metrics, tracing
 from clockhand.domain import observed, pods, spec, states, verdict
 from clockhand.engine import shards, specs
 from clockhand.kube import failures
@@ -129,7 +129,7 @@ class Launch:
         self._abandoned.pop(claim.run_id, None)
         if not task.cancelled() and task.exception() is not None:
             metrics.LOOP_ERRORS.labels(loop="launch").inc()
-            log.error("launch_failed", run=str(claim.run_id), exc_info=task.exception())
+            log.error("launch_failed", **_named(claim), exc_info=task.exception())
 
     async def _plans_of(self, claims: Sequence[runs.Claim]) -> Mapping[int, Plan | errors.InvalidInput]:
         """The plan of each claim's spec; a template that cannot be rendered is its job's own trouble."""
@@ -145,6 +145,15 @@ class Launch:
         return {spec_id: self._plans[spec_id] for spec_id in first}
 
     async def _launch(self, claim: runs.Claim, plan: Plan, *, taken_over: bool) -> None:
+        structlog.contextvars.bind_contextvars(**_named(claim))
+        began = tracing.now()
+        try:
+            await self._try(claim, plan, taken_over=taken_over)
+        finally:
+            told = {"clockhand.run": claim.name, "clockhand.job": claim.job_name}
+            tracing.part_over("launch", claim.run_id, claim.attempt, began=began, attributes=told)
+
+    async def _try(self, claim: runs.Claim, plan: Plan, *, taken_over: bool) -> None:
         facts = _facts(claim, plan)
         past = _Past(may_exist=taken_over, may_have_run=taken_over)
         abandoned = self._abandoned[claim.run_id]
@@ -200,12 +209,14 @@ class Launch:
             self._end(claim, verdict.Ending.NAME_TAKEN, message)
             return
         metrics.PODS_ADOPTED.inc()
+        log.info("pod_adopted", pod=found.metadata.name)
         self._reports.launched(claim, uuid.UUID(found.metadata.uid))
         self._reports.seen(found)
 
     def _refused(self, claim: runs.Claim, error: errors.ClockhandError, past: _Past) -> float | None:
         refusal = getattr(error, "refusal", None)
         if refusal in _PASSING or isinstance(error, failures.ResourceMissing):
+            log.info("pod_refused", error=str(error), tries=past.tries + 1)
             self._reports.waits(claim, refusal.value if refusal else "Unavailable", str(error))
             return _wait(past.tries)
         gone = refusal is failures.Refusal.NAMESPACE_TERMINATING or isinstance(error, errors.NotFound)
@@ -249,7 +260,12 @@ def _facts(claim: runs.Claim, plan: Plan) -> pods.RunFacts:
         shard=claim.shard,
         scheduled_at=claim.scheduled_at,
         payload=msgspec.json.encode(claim.payload) if claim.own_payload else plan.payload,
+        traceparent=tracing.traceparent(claim.run_id, claim.attempt),
     )
+
+
+def _named(claim: runs.Claim) -> Mapping[str, Any]:
+    return logs.of_run(claim.run_id, name=claim.name, job=claim.job_name, owner=claim.owner, attempt=claim.attempt)
 
 
 def _wait(tries: int) -> float:

@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 
-from clockhand import metrics
+from clockhand import logs, metrics, tracing
 from clockhand.domain import observed, outcome, pods, states, verdict
-from clockhand.engine import pauses, specs
+from clockhand.engine import endings, pauses, specs
 from clockhand.store import database, runs, status
 
 log = structlog.get_logger(__name__)
@@ -92,7 +92,7 @@ class Stored:
             self.backfills.add(uuid.UUID(row.key))
         if not row.kept:
             metrics.HISTORY_CONFLICTS.inc()
-            log.error("run_already_in_history", run=str(row.run_id))
+            log.error("run_already_in_history", **logs.of_run(row.run_id, attempt=row.attempt))
 
 
 def end_of(pod: observed.Pod) -> verdict.AttemptEnd | None:
@@ -139,6 +139,7 @@ async def conclude(
 
     `successes` are workers' and stored as they are, of those that are still open: nothing has to be read for them.
     """
+    began = tracing.now()
     stored = Stored()
     outcomes, records, again = [], [], []
     for row in rows:
@@ -150,17 +151,21 @@ async def conclude(
         outcomes.append(_outcome(row, decided, found))
         if decided.state is not states.RunState.SUCCEEDED:
             records.append(_record(row, found))
-        if not decided.state.is_over and row.owner.startswith("k8s/"):
-            again.append((row.job_id, row.run_id, row.attempt))
+        if not decided.state.is_over:
+            again.append((row, decided))
         if row.followed:
             stored.jobs.add(row.job_id)
     await runs.record_attempts(connection, records, now=now)
     await runs.retry(connection, [one for one in outcomes if not one.state.is_over])
     over = [*successes, *(one for one in outcomes if one.state.is_over)]
-    rows = await runs.finish(connection, over, now=now)
-    for row in rows:
+    ended = await runs.finish(connection, over, now=now, named=tracing.on())
+    for row in ended:
         stored.note_over(row)
-    await status.note_failed(connection, again, now=now)
+    failed = [(row.job_id, row.run_id, row.attempt) for row, _ in again if row.owner.startswith("k8s/")]
+    await status.note_failed(connection, failed, now=now)
+    for row, decided in again:
+        endings.tell_again(row, decided, findings[(row.run_id, row.token)].end, now=now)
+    endings.tell_over(ended, began=began, now=now)
     return stored
 
 

@@ -221,10 +221,14 @@ async def lock_open(connection: database.Connection, *, holder: Holder, items: S
     return await database.fetch(connection, "runs.lock_open", parameters)
 
 
-async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime) -> Sequence[Any]:
-    """Ends runs: rows (run_id, token, job_id, kind, key, state, reason, seconds, kept, followed).
+async def finish(
+    connection: database.Connection, outcomes: Sequence[Outcome], *, now: datetime, named: bool = False
+) -> Sequence[Any]:
+    """Ends runs: rows (run_id, token, job_id, kind, key, state, reason, attempt, claimed_at, name, job_name, owner, seconds,
+    kept, followed).
 
     `kept` is false where history had the run already, `followed` true where another run may have waited for this end.
+    Names are those of runs that did not end well, or of all that are to be `named`.
     """
     if not outcomes:
         return ()
@@ -236,6 +240,7 @@ async def finish(connection: database.Connection, outcomes: Sequence[Outcome], *
         "created": [outcome.created_at for outcome in outcomes],
         "started": [outcome.started_at for outcome in outcomes],
         "now": now,
+        "named": named,
     }
     rows = await database.fetch(connection, "runs.finish", parameters)
     for (state, reason), count in collections.Counter((row.state, row.reason) for row in rows).items():

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import structlog
 
-from clockhand import metrics
+from clockhand import logs, metrics
 from clockhand.domain import protocol
 from clockhand.worker import tail
 
@@ -109,6 +110,11 @@ class Attempt:
         self.interrupt()
 
 
+def named(run: protocol.Run) -> Mapping[str, Any]:
+    """The fields of every line about an attempt."""
+    return logs.of_run(run.run_id, name=run.name, job=run.job, owner=run.owner, attempt=run.attempt)
+
+
 def nothing() -> None:
     """For what has no other way to be ended."""
 
@@ -176,7 +182,7 @@ class Attempts:
         self._remember(attempt)
         metrics.WORKER_LOST.inc()
         run = attempt.run
-        log.warning("lease_lost", run=run.name, run_id=str(run.run_id), reason=reason, done=attempt.done)
+        log.warning("lease_lost", **named(run), reason=reason, done=attempt.done)
 
     def is_trusted(self, attempt: Attempt) -> bool:
         """Whether its lease surely goes on."""

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from clockhand import tracing
 from clockhand.domain import protocol
 from clockhand.worker import outcomes, sdk
 from clockhand.worker.children import Answer, Order
@@ -51,7 +52,8 @@ def _serve(orders: BinaryIO, answers: BinaryIO) -> None:
 def _follow(order: Order) -> Answer:
     run = sdk.Run(order.run, is_ours=_always, beat=_answered)
     try:
-        value = _found(order.function)(run)
+        with tracing.handling(order.run.handler, order.run.traceparent, {}):
+            value = _found(order.function)(run)
     except Exception as error:
         if not isinstance(error, sdk.Fail | sdk.RetryAfter):
             traceback.print_exception(error)

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 import yaml
 
-from clockhand import errors
+from clockhand import errors, tracing
 from clockhand.domain import instants, protocol
 from clockhand.worker import outcomes, processes, sdk, tail
 from clockhand.worker.attempts import Attempt, Ending, nothing
@@ -125,13 +125,18 @@ async def _copied(stream: asyncio.StreamReader, attempt: Attempt) -> None:
 def environment(run: protocol.Run) -> Mapping[str, str]:
     """The variables that a command finds: those of a run, as in a pod, and the worker's without what is its own."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("CLOCKHAND_")}
-    return others | {
-        "CLOCKHAND_RUN_ID": str(run.run_id),
-        "CLOCKHAND_RUN_NAME": run.name,
-        "CLOCKHAND_JOB": run.job,
-        "CLOCKHAND_NAMESPACE": run.owner.partition("/")[2],
-        "CLOCKHAND_SCHEDULED_AT": instants.rfc3339_ms(run.scheduled_at),
-        "CLOCKHAND_ATTEMPT": str(run.attempt),
-        "CLOCKHAND_FENCING_TOKEN": str(run.fencing_token),
-        "CLOCKHAND_PAYLOAD": bytes(run.payload).decode(),
-    }
+    trace = tracing.current() or run.traceparent
+    return (
+        others
+        | ({} if trace is None else {"TRACEPARENT": trace})
+        | {
+            "CLOCKHAND_RUN_ID": str(run.run_id),
+            "CLOCKHAND_RUN_NAME": run.name,
+            "CLOCKHAND_JOB": run.job,
+            "CLOCKHAND_NAMESPACE": run.owner.partition("/")[2],
+            "CLOCKHAND_SCHEDULED_AT": instants.rfc3339_ms(run.scheduled_at),
+            "CLOCKHAND_ATTEMPT": str(run.attempt),
+            "CLOCKHAND_FENCING_TOKEN": str(run.fencing_token),
+            "CLOCKHAND_PAYLOAD": bytes(run.payload).decode(),
+        }
+    )

@@ -11,7 +11,7 @@ import structlog
 from clockhand import errors, metrics
 from clockhand.domain import protocol
 from clockhand.worker import client
-from clockhand.worker.attempts import Attempt, Attempts
+from clockhand.worker.attempts import Attempt, Attempts, named
 
 _GATHER_SECONDS = 0.02
 _ENOUGH = 100
@@ -89,7 +89,8 @@ class Reports:
         for (attempt, report), reported in zip(batch, answer.reports, strict=False):
             self._attempts.forget(attempt)
             if not reported.accepted:
-                log.warning("report_refused", run_id=str(report.run_id), outcome=report.outcome, state=reported.state)
+                told = {"outcome": report.outcome, "state": reported.state}
+                log.warning("report_refused", **named(attempt.run), **told)
 
     async def _apart(self, batch: Sequence[tuple[Attempt, protocol.Report]], sentence: str) -> None:
         """One of them is not as it must be: each is sent alone, and that one as a failure that says so."""
@@ -98,7 +99,7 @@ class Reports:
                 await self._send([one])
             return
         [(attempt, report)] = batch
-        log.error("report_not_understood", run_id=str(report.run_id), error=sentence)
+        log.error("report_not_understood", **named(attempt.run), error=sentence)
         if report.failure is not None and report.failure.error == _REFUSED:
             self._attempts.forget(attempt)
             return

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from clockhand import errors, metrics
+from clockhand import errors, metrics, tracing
 from clockhand.domain import protocol
 from clockhand.worker import outcomes, reports, sdk, tail
-from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm
+from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, named
 
 _COLLECT_SECONDS = 0.01
 _LEAVE_SECONDS = 3.0
@@ -124,12 +124,15 @@ class Runner:
             return
         clock = self._attempts.clock
         tail.current.set(attempt.tail)
+        structlog.contextvars.bind_contextvars(**named(attempt.run))
         began = clock()
         try:
-            value = await _leased(self._call(attempt), functools.partial(self._attempts.is_trusted, attempt))
+            with tracing.handling(attempt.run.handler, attempt.run.traceparent, _traced(attempt.run)):
+                value = await _leased(self._call(attempt), functools.partial(self._attempts.is_trusted, attempt))
             report = outcomes.returned(attempt, value, clock() - began)
         except BaseException as error:
             report = outcomes.raised(attempt, error, clock() - began)
+            _tell(attempt, report)
         self._report(attempt, report)
 
     def _call(self, attempt: Attempt) -> Coroutine[Any, Any, object]:
@@ -171,6 +174,17 @@ class Runner:
         attempt.done = True
         stopped = attempt.ending is Ending.STOP
         self._reports.add(attempt, outcomes.interrupted(attempt) if stopped else outcomes.released(attempt))
+
+
+def _traced(run: protocol.Run) -> tracing.Attributes:
+    return {f"clockhand.{field}": value for field, value in named(run).items()}
+
+
+def _tell(attempt: Attempt, report: protocol.Report) -> None:
+    """What a failure says may hold anything, and is for the run's record alone."""
+    failure = report.failure or protocol.Failure()
+    told = {"handler": attempt.run.handler, "outcome": report.outcome, "error": failure.error}
+    log.warning("attempt_not_well", **told, exit_code=failure.exit_code)
 
 
 @types.coroutine

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 import yarl
 
-from clockhand import errors
+from clockhand import errors, tracing
 from clockhand.domain import instants, protocol
 from clockhand.worker import guard, outcomes, sdk
 from clockhand.worker.attempts import Attempt
@@ -82,7 +82,7 @@ class Webhook:
             connector=guard.connector(self._guard), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         ) as session:
             for _ in range(_REDIRECTS + 1):
-                signed = {**headers, **_told(run), **self._signature(run, body)}
+                signed = {**headers, **_told(run), **_traced(run), **self._signature(run, body)}
                 async with session.request(method, url, headers=signed, data=body, allow_redirects=False) as response:
                     target = _target(response)
                     if target is None:
@@ -110,6 +110,11 @@ class Webhook:
                     yield path.name, path.read_bytes().strip()
         except OSError as error:
             raise _failed("http.Keys", f"the keys cannot be read: {error.strerror}") from error
+
+
+def _traced(run: protocol.Run) -> Mapping[str, str]:
+    trace = tracing.current() or run.traceparent
+    return {} if trace is None else {"traceparent": trace}
 
 
 def _request(run: protocol.Run) -> Request:

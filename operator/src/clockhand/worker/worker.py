@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clockhand import errors
+from clockhand import errors, tracing
 from clockhand.worker import children, runner, sdk, threads
 from clockhand.worker.attempts import Attempt
 
@@ -55,9 +55,12 @@ class Worker:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         try:
             settings = config.from_environment(os.environ, pool=self.pool)
+            tracing.begin("clockhand-worker", os.environ)
             asyncio.run(app.serve(settings, self))
         except errors.InvalidInput as error:
             sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+        finally:
+            tracing.end()
 
     def _call(self, name: str, function: Callable[[sdk.Run], Any], processes: bool) -> runner.Call:
         if inspect.iscoroutinefunction(function):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from clockhand import tracing
 from clockhand.domain import protocol
 from clockhand.store import assigned, leases, pools
 
@@ -48,4 +49,5 @@ def run_of(row: assigned.Assigned) -> protocol.Run:
         fencing_token=row.fencing,
         timeout_seconds=row.attempt_timeout,
         payload=msgspec.Raw(row.payload.encode()),
+        traceparent=tracing.traceparent(row.run_id, row.attempt),
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from clockhand import tracing
 from clockhand.domain import protocol
 from clockhand.engine import aftermath, loops, pulse
 from clockhand.engine import limits as limit_files
 from clockhand.engine.pools import claims, desk, directory, dispatch, heartbeats, messages, reports, starts
 from clockhand.engine.pools import kafka as kafkas
 from clockhand.engine.pools import replica as engine
-from clockhand.store import database, pools
+from clockhand.store import assigned, database, pools
 
 
 class Pools:
@@ -52,8 +53,11 @@ class Pools:
 
     async def claim(self, pool: str, request: protocol.ClaimRequest) -> protocol.ClaimAnswer:
         """Runs for a worker, now or as soon as there are some; none when its wait is over."""
+        began = tracing.now()
         settings = await self._giving(pool)
         runs = await self._claims.claim(settings, request)
+        if tracing.on():
+            _trace(runs, request.worker, began)
         return protocol.ClaimAnswer(
             runs=tuple(map(messages.run_of, runs)),
             lease_seconds=settings.lease_seconds,
@@ -116,3 +120,11 @@ class Pools:
         wait = await self._reports.follow_step()
         self.desk.mark_all()
         return wait
+
+
+def _trace(runs: Iterable[assigned.Assigned], worker: str, began: int) -> None:
+    """The run waited for the claim, or the claim for the run: what is told is from when the later of them was there."""
+    for run in runs:
+        told = {"clockhand.worker": worker, "clockhand.run": run.name, "clockhand.job": run.job_name}
+        since = max(began, tracing.at(run.scheduled_at))
+        tracing.part_over("claim", run.run_id, run.attempt, began=since, attributes=told)

@@ -96,7 +96,8 @@ SELECT run_id, token, pool, handler FROM moved;
 -- name: lock_open
 -- The runs whose attempts are about to end otherwise than well, locked in one order for everybody; a stale token finds
 -- nothing, and neither does another worker or another pool.
-SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attempt, r.failures, r.disruptions, r.token,
+SELECT r.run_id, r.job_id, r.owner, r.job_name, r.name, r.state::text AS state, r.attempt, r.failures, r.disruptions,
+       r.token,
        r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.pool, r.worker,
        job_specs.spec::text AS spec, job_specs.followed, jobs.deleted_at IS NOT NULL AS job_is_deleted
 FROM live_runs r
@@ -140,7 +141,8 @@ GROUP BY r.pool, r.worker, p.pool, installation.served_since;
 
 -- name: lock_lapsed
 -- Attempts of these workers whose leases have lapsed, and what nobody has started in time.
-SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attempt, r.failures, r.disruptions, r.token,
+SELECT r.run_id, r.job_id, r.owner, r.job_name, r.name, r.state::text AS state, r.attempt, r.failures, r.disruptions,
+       r.token,
        r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.pool, r.worker,
        job_specs.spec::text AS spec, job_specs.followed, jobs.deleted_at IS NOT NULL AS job_is_deleted
 FROM live_runs r

@@ -62,8 +62,8 @@ WHERE r.run_id = n.run_id AND r.token = n.token AND r.state = 'Claimed';
 
 -- name: lock_open
 -- The runs whose attempts are about to end, locked in one order for everybody; a stale token finds nothing.
-SELECT r.run_id, r.job_id, r.owner, r.job_name, r.state::text AS state, r.attempt, r.failures, r.disruptions, r.token,
-       r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.pool, r.worker,
+SELECT r.run_id, r.job_id, r.owner, r.job_name, r.name, r.state::text AS state, r.attempt, r.failures, r.disruptions,
+       r.token, r.stop_reason, r.scheduled_at, r.claimed_at, r.started_at, r.node, r.pool, r.worker,
        job_specs.spec::text AS spec, job_specs.followed, jobs.deleted_at IS NOT NULL AS job_is_deleted
 FROM live_runs r
 JOIN unnest(%(run_ids)s::uuid[], %(tokens)s::bigint[], %(generations)s::bigint[]) AS n (run_id, token, generation)
@@ -141,7 +141,10 @@ shown AS (
           FROM gone GROUP BY job_id HAVING job_id IN (SELECT job_id FROM locked)) AS ended
     WHERE job_status.job_id = ended.job_id)
 SELECT gone.run_id, gone.token, gone.job_id, gone.kind::text AS kind, gone.key, gone.new_state::text AS state,
-       gone.new_reason AS reason,
+       gone.new_reason AS reason, gone.attempt, gone.claimed_at,
+       CASE WHEN %(named)s OR gone.new_state <> 'Succeeded' THEN gone.name END AS name,
+       CASE WHEN %(named)s OR gone.new_state <> 'Succeeded' THEN gone.job_name END AS job_name,
+       CASE WHEN %(named)s OR gone.new_state <> 'Succeeded' THEN gone.owner END AS owner,
        greatest(extract(epoch FROM %(now)s - coalesce(gone.its_start, gone.claimed_at))::float8, 0) AS seconds,
        gone.run_id IN (SELECT run_id FROM kept) AS kept, job_specs.followed
 FROM gone LEFT JOIN job_specs USING (spec_id);
