@@ -15,6 +15,7 @@ import pytest
 from tests.support import crowd, jobs, plans, postgres, rested
 
 from clockhand import errors
+from clockhand.admin.doctor import patient
 from clockhand.api.rest import pages
 from clockhand.domain import firing, ids, resources, sharding, states
 from clockhand.domain import limits as limits_domain
@@ -27,6 +28,7 @@ from clockhand.store import (
     backfills,
     changes,
     database,
+    doctor,
     expiry,
     groups,
     kafka,
@@ -66,6 +68,7 @@ TYPES: Mapping[str, str] = {
     "present": "text[]", "absent": "text[]", "oldest": "timestamptz", "newest": "timestamptz", "asof": "timestamptz",
     "floor": "uuid", "before_at": "timestamptz", "before_id": "bigint", "jobs": "uuid[]", "from_at": "timestamptz",
     "to_at": "timestamptz", "skip_id": "bigint", "claimed_before": "timestamptz", "pool": "text", "workers": "text[]",
+    "tables": "text[]",
 }  # fmt: skip
 OTHERS: Mapping[tuple[str, str], str] = {
     ("duties", "lease"): "interval",
@@ -82,6 +85,7 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("firing", "without"): "text[]",
     ("firing", "few"): "int",
     ("firing", "most"): "bigint",
+    ("doctor", "after"): "timestamptz",
 }
 
 
@@ -623,6 +627,24 @@ async def _leases(scene: Scene) -> None:
     assert len(await leases.recall(scene.connection, over)) == BATCH
 
 
+async def _doctor(scene: Scene) -> None:
+    """All that is looked at, on an installation with far more of everything than is shown."""
+    limit = patient.LIMIT
+    await scene.raw.execute("UPDATE jobs SET parked = 'any', next_slot_at = NULL, next_run_at = NULL WHERE shard < 4")
+    for name in ("server", "settings", "standbys", "slots", "epoch", "replicas", "pooled", "kept"):
+        await doctor.some(scene.connection, name)
+    for name in ("tables", "options"):
+        await doctor.some(scene.connection, name, tables=list(doctor.TABLES))
+    await doctor.some(scene.connection, "leases", now=scene.now)
+    await doctor.some(scene.connection, "transactions", before=scene.now, limit=limit)
+    await doctor.some(scene.connection, "tokens", after=scene.now, before=scene.soon, limit=limit)
+    assert len(await doctor.some(scene.connection, "parked", limit=limit)) == limit
+    for name in ("overdue", "open_runs"):
+        assert len(await doctor.some(scene.connection, name, before=scene.now, limit=limit)) == limit
+    assert await doctor.some(scene.connection, "conflicts", limit=limit) == []
+    assert (await doctor.one(scene.connection, "unnumbered", limit=limit)).count == 100
+
+
 HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "lock_due": (_lock_due, BATCH),
     "due_by_owner": (_due_by_owner, BATCH),
@@ -658,6 +680,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "shards": (_shards, BATCH),
     "survey": (_survey, 6 * survey.LIMIT),
     "changes": (_changes, BATCH),
+    "doctor": (_doctor, patient.LIMIT),
     "rezone": (_rezone, BATCH),
     "kafka": (_kafka, BATCH),
     "backlog": (_backlog, BATCH),

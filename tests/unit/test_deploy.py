@@ -14,6 +14,7 @@ from clockhand.domain import limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OWN = "clockhand-system"
+POLICIES = "clockhand-pod-template-author,clockhand-worker-pool-author"
 
 RIGHTS = {
     ("ClusterRole", "clockhand-operator"): [
@@ -29,6 +30,10 @@ RIGHTS = {
         "policy/poddisruptionbudgets: create delete get patch",
         "/events: create patch",
         "/namespaces: get",
+        "apiextensions.k8s.io/customresourcedefinitions[scheduledjobs.clockhand.dev,workerpools.clockhand.dev]: get",
+        "apiregistration.k8s.io/apiservices[v1alpha1.runs.clockhand.dev]: get",
+        f"admissionregistration.k8s.io/validatingadmissionpolicies[{POLICIES}]: get",
+        f"admissionregistration.k8s.io/validatingadmissionpolicybindings[{POLICIES}]: get",
     ],
     ("ClusterRole", "clockhand-api"): [
         "authentication.k8s.io/tokenreviews: create",

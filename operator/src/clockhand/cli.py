@@ -24,6 +24,7 @@ Examples:
   clockhand api
   clockhand api --runs
   clockhand tokens create --owner rest/acme --role editor --name laptop > token
+  clockhand doctor
   clockhand redrive --owner k8s/team-a --dry-run
   clockhand preview "30 2 * * *" --time-zone Europe/Berlin
   clockhand convert cronjob.yaml | kubectl apply -f -
@@ -48,6 +49,17 @@ Examples:
   clockhand tokens list --owner rest/acme
   clockhand tokens revoke 7b0c2c9e-5a3d-4f62-9d5e-0f6a5f0f6c11
   kubectl -n clockhand-system exec deploy/clockhand-api -- clockhand tokens list -o json
+"""
+
+
+_DOCTOR_EXAMPLES = """
+\b
+Examples:
+  clockhand doctor
+  clockhand doctor --no-cluster -o json
+  clockhand doctor --only overdue --only replicas
+  clockhand doctor --fix --dry-run
+  kubectl -n clockhand-system exec deploy/clockhand-operator -- clockhand doctor
 """
 
 
@@ -213,6 +225,27 @@ def redrive(output: str, **asked: Any) -> None:
     from clockhand.admin import redrive as redriving
 
     _run(functools.partial(redriving.tell, asked=redriving.Wanted(**asked), output=output, write=oneline.write))
+
+
+@clockhand.command(epilog=_DOCTOR_EXAMPLES)
+@click.option("--only", multiple=True, metavar="CHECK", help="This check alone; may be repeated.")
+@click.option("--no-cluster", is_flag=True, help="Look at the database alone.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended safely; asks before each thing.")
+@click.option("--dry-run", is_flag=True, help="With --fix: change nothing; say what would be done.")
+@click.option("--yes", is_flag=True, help="With --fix: ask nothing.")
+@_output
+def doctor(only: tuple[str, ...], **asked: Any) -> None:
+    """Look at an installation: the database and its settings, the cluster, and what they say of each other.
+
+    The exit code is 0 where nothing is wrong, 1 where something is, and 2 where nothing could be looked at.
+    """
+    from clockhand.admin.doctor import command
+
+    async def look(settings: config.Settings) -> None:
+        await command.tell(settings, wanted=command.Wanted(only=only, **asked), write=oneline.write)
+
+    _run(look)
 
 
 @clockhand.command(epilog=_WORKER_EXAMPLES)

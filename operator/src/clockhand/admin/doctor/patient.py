@@ -1,0 +1,38 @@
+"""What a check is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from clockhand import config
+from clockhand.domain import findings
+from clockhand.kube import client as clients
+from clockhand.store import database
+
+LIMIT = 200
+"""Rows that a check looks at, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """An installation: its database, its cluster if it has one, and what time it is."""
+
+    settings: config.Settings
+    db: database.Database
+    cluster: clients.Client | None
+    clusterless: findings.Finding | None
+    """Why there is no cluster to look at."""
+    now: datetime
+    """The installation's time."""
+    clock: datetime
+    """What the database's clock shows: `now`, and any step of it that nobody has confirmed."""
+    here: Callable[[], datetime]
+    """What this host's clock shows."""
+
+    @property
+    def api(self) -> clients.Client:
+        """The cluster, for checks that come after the one that has reached it."""
+        assert self.cluster is not None
+        return self.cluster
