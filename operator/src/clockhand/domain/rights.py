@@ -32,6 +32,7 @@ NEEDED: Sequence[Right] = (
     Right("", "serviceaccounts", ("create", "delete", "get", "patch")),
     Right("", "configmaps", ("create", "delete", "get", "patch")),
     Right("policy", "poddisruptionbudgets", ("create", "delete", "get", "patch")),
+    Right("", "events", ("create", "patch")),
     Right("", "namespaces", ("get",)),
 )
 """Without one of these the operator cannot do its work."""
