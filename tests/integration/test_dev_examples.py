@@ -25,6 +25,7 @@ WRITTEN: Mapping[str, str] = {
     "in-order": "the hour before ",
     "payload": 'sending {"dryRun":false,"recipients":["accounting","sales"],"template":"invoice"}\n',
     "one-shot": "merry Christmas\n",
+    "job-class": "good morning, world\n",
     "retry-by-exit-code": "attempt 3\n",
 }
 

@@ -13,7 +13,7 @@ from tests.support import sighted
 
 from clockhand import errors
 from clockhand.domain import ids, sightings
-from clockhand.engine import fire, inbox, mirror, templates
+from clockhand.engine import fire, inbox, mirror, parking, templates
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
@@ -298,7 +298,7 @@ async def test_firing_stops_with_the_resource_and_resumes_with_it(
     await mirrored.store(held, jobs)
     assert await mirrored.stop_all(held) == 3
     assert await mirrored.stop_all(held) == 0
-    assert (await row(db, jobs[0])).parked == mirror.RESOURCE_GONE
+    assert (await row(db, jobs[0])).parked == parking.RESOURCE_GONE
     assert await query(db, "SELECT 1 FROM jobs WHERE next_run_at IS NOT NULL OR deleted_at IS NOT NULL") == []
     await mirrored.store(held, jobs)
     found = await row(db, jobs[0])

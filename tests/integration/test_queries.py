@@ -27,6 +27,7 @@ from clockhand.store import (
     audits,
     backfills,
     changes,
+    classes,
     database,
     doctor,
     expiry,
@@ -294,7 +295,7 @@ async def _stop_open(scene: Scene) -> None:
 
 
 async def _survey(scene: Scene) -> None:
-    await survey.live(scene.connection)
+    await survey.look(scene.connection)
 
 
 async def _wake(scene: Scene) -> None:
@@ -514,6 +515,21 @@ async def _workerpools(scene: Scene) -> None:
     await workerpools.remove(scene.connection, [pool], now=scene.now)
 
 
+async def _classes(scene: Scene) -> None:
+    """A class that many jobs are of, and has changed."""
+    await scene.raw.execute(
+        "UPDATE job_specs s SET class = 'batch', class_hash = 'old' FROM jobs j WHERE j.spec_id = s.spec_id AND j.shard < 8"
+    )
+    await classes.store(scene.connection, [classes.Class("batch", "{}", b"new"), classes.Class("gone", "{}", b"x")])
+    assert await classes.hashes(scene.connection)
+    await classes.remove(scene.connection, ["gone"])
+    assert await classes.share(scene.connection, ["batch", "gone"])
+    page = await classes.stale_page(scene.connection, after=0, size=BATCH)
+    assert page.job_ids
+    found = await classes.lock(scene.connection, page.job_ids)
+    await classes.still_good(scene.connection, {one.spec_id: b"new" for one in found})
+
+
 async def _compared(scene: Scene) -> None:
     """A page of the jobs of the cluster, from the middle of them on, while a tenant has many."""
     await scene.raw.execute("INSERT INTO owners (owner) VALUES ('rest/large')")
@@ -685,6 +701,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "kafka": (_kafka, BATCH),
     "backlog": (_backlog, BATCH),
     "workerpools": (_workerpools, workerpools.COUNT_LIMIT),
+    "classes": (_classes, BATCH),
     "compared": (_compared, BATCH),
     "jobs over REST": (_rest_jobs, BATCH),
     "lists of jobs over REST": (_rest_lists, BATCH),

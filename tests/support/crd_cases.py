@@ -26,6 +26,11 @@ def when(**fields: object) -> Json:
     return job("sample", schedule=None, **fields)
 
 
+def of_class(**run: object) -> Json:
+    """An object whose pods are of a JobClass."""
+    return job(template=None, run=run)
+
+
 NOON = "2026-12-24T12:00:00Z"
 BAD_SCHEDULES = [
     ("0 0 12 * * *", "needs 5 fields: write minute, hour, day of month, month, day of week, without seconds"),
@@ -65,8 +70,23 @@ REFUSED: list[tuple[Json, str]] = [
         "exactly one of spec.schedule, spec.schedules, spec.every and spec.at must be set",
     ),
     (job(schedule=None), "exactly one of spec.schedule, spec.schedules, spec.every and spec.at must be set"),
-    (job(template=None), "exactly one of spec.template and spec.handler must be set"),
-    (job(handler="email.send"), "exactly one of spec.template and spec.handler must be set"),
+    (job(template=None), "exactly one of spec.template, spec.handler and spec.run must be set"),
+    (job(handler="email.send"), "exactly one of spec.template, spec.handler and spec.run must be set"),
+    (job(run={"class": "batch"}), "exactly one of spec.template, spec.handler and spec.run must be set"),
+    (of_class(), "spec.run.class: Required value"),
+    (of_class(**{"class": "Batch"}), "spec.run.class is no name of a JobClass: write small letters"),
+    (of_class(**{"class": "batch"}, image="any image"), "spec.run.image is no name of an image: leave white space out"),
+    (of_class(**{"class": "batch"}, env=[{"name": "A B"}]), "spec.run.env.name is no name of an environment variable"),
+    (of_class(**{"class": "batch"}, env=[{"name": "A", "valueFrom": {}}]), 'unknown field "spec.run.env[0].valueFrom"'),
+    (of_class(**{"class": "batch"}, volumes=[]), 'unknown field "spec.run.volumes"'),
+    (
+        of_class(**{"class": "batch"}, resources={"requests": {"cpu": "much"}}),
+        "spec.run.resources.requests is no quantity: write one such as 500m, 2 or 1Gi",
+    ),
+    (
+        of_class(**{"class": "batch"}, resources={"limits": {"memory": "-1Gi"}}),
+        "spec.run.resources.limits is no quantity: write one such as 500m, 2 or 1Gi",
+    ),
     (job(template=None, handler="e-mail:send"), "spec.handler is no name of a handler"),
     (job(template=None, handler="email.send", pool="Mailers"), "spec.pool is no name of a pool"),
     (job(pool="mailers"), "spec.pool is only for a job with spec.handler"),
@@ -148,6 +168,14 @@ ACCEPTED = [
     job(startAt=NOON, endAt=NOON, jitterSeconds=30, dst={"gap": "Skip"}, timeZone="Europe/Paris", pauseAfterFailures=3),
     when(schedules=["0 9 * * 1-5"] * 64),
     when(schedules=[("0," * 123)[:-1] + " 0 1 1 *"] * 64),
+    of_class(
+        **{"class": "team.batch"},
+        image="registry.example.org/reports:1",
+        command=["report"],
+        args=["--day", ""],
+        env=[{"name": "DAY", "value": "$(DATE)"}, {"name": "EMPTY"}],
+        resources={"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": {"cpu": "1500m"}},
+    ),
     *(when(every=text, startAt=NOON) for text in ("90m", "1h30m", "36h", "7d", "1d2h3m4s")),
     *(when(at=text, ttlSecondsAfterFinished=0) for text in (NOON, "2026-12-24T18:00:00.123+01:00")),
 ]

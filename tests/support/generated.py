@@ -22,7 +22,17 @@ from tests.support import chart_values, meanings, schema_dump
 
 from clockhand import config, errors, metrics
 from clockhand.client import config as clients
-from clockhand.domain import crd, definition, fields, states, table, workerpool_crd, workerpool_fields
+from clockhand.domain import (
+    crd,
+    definition,
+    fields,
+    jobclass_crd,
+    jobclass_fields,
+    states,
+    table,
+    workerpool_crd,
+    workerpool_fields,
+)
 from clockhand.worker import config as workers
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +94,7 @@ def field_reference() -> str:
     """Every field of a spec."""
     columns = ("Field", "Type", "Default", "Bounds", "Meaning")
     lines = [
-        *_heading("Fields", "operator/src/clockhand/domain/fields.py and workerpool_fields.py"),
+        *_heading("Fields", "fields.py, workerpool_fields.py and jobclass_fields.py of operator/src/clockhand/domain/"),
         "## ScheduledJob.spec",
         "",
         f"Exactly one of {_listed(fields.ONE_OF_WHEN)} and exactly one of {_listed(fields.ONE_OF_WHAT)} is set. What the",
@@ -97,6 +107,11 @@ def field_reference() -> str:
         "in [worker pools](workerpools.md).",
         "",
         *_table(columns, map(_field_row, workerpool_fields.TABLE)),
+        "## JobClass.spec",
+        "",
+        "What comes of it for jobs with `run` is told in [job classes](jobclasses.md).",
+        "",
+        *_table(columns, map(_field_row, jobclass_fields.TABLE)),
     ]
     return _text(lines)
 
@@ -139,6 +154,8 @@ def metric_reference() -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "crds/scheduledjob.yaml": functools.partial(definition.text, crd.RESOURCE),
     "crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
+    "crds/jobclass.yaml": functools.partial(definition.text, jobclass_crd.RESOURCE),
+    "charts/scheduler/files/crds/jobclass.yaml": functools.partial(definition.text, jobclass_crd.RESOURCE),
     "charts/scheduler/files/crds/scheduledjob.yaml": functools.partial(definition.text, crd.RESOURCE),
     "charts/scheduler/files/crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
     "charts/scheduler/README.md": lambda: chart_values.readme(chart_values.current()),

@@ -20,6 +20,7 @@ RIGHTS = {
     ("ClusterRole", "clockhand-operator"): [
         "clockhand.dev/scheduledjobs: delete get list watch",
         "clockhand.dev/workerpools: get list watch",
+        "clockhand.dev/jobclasses: get list",
         "clockhand.dev/scheduledjobs/status: patch",
         "clockhand.dev/workerpools/status: patch",
         "/pods: create delete get list watch",
@@ -46,6 +47,7 @@ RIGHTS = {
     ("ClusterRole", "clockhand-viewer"): [
         "clockhand.dev/scheduledjobs: get list watch",
         "clockhand.dev/workerpools: get list watch",
+        "clockhand.dev/jobclasses: get list watch",
         "clockhand.dev/scheduledjobs/status: get",
         "clockhand.dev/workerpools/status: get",
         "clockhand.dev/workerpools/scale: get",

@@ -64,7 +64,7 @@ def test_a_one_shot_stays_where_its_maker_says_so() -> None:
     [
         ({"schedule": "61 * * * *"}, "schedule", "61"),
         ({"every": "5m"}, "", "exactly one of schedule, schedules, every and at must be set"),
-        ({"handler": None}, "", "exactly one of template and handler must be set"),
+        ({"handler": None}, "", "exactly one of template, handler and run must be set"),
         ({"retry": {"maxAttempts": 0}}, "retry.maxAttempts", "must be at least 1"),
         ({"retry": {"backoff": {"factor": "two"}}}, "retry.backoff.factor", "must be a number, not a string"),
         ({"retry": {"rules": [{"action": "Fail"}]}}, "retry.rules[0]", "must have onExitCodes or onErrors"),

@@ -7,10 +7,10 @@ import re
 import msgspec
 import pytest
 
-from clockhand.domain import documents, fields, spec, workerpool, workerpool_fields
+from clockhand.domain import classrun, documents, fields, jobclass, jobclass_fields, spec, workerpool, workerpool_fields
 from clockhand.domain.table import Field, Kind, Table
 
-TABLES = (fields.TABLE, workerpool_fields.TABLE)
+TABLES = (fields.TABLE, workerpool_fields.TABLE, jobclass_fields.TABLE)
 ROWS = pytest.mark.parametrize(
     ("table", "row"), [pytest.param(table, row, id=row.path) for table in TABLES for row in table]
 )
@@ -44,6 +44,7 @@ TOP_LEVEL = [
     "payload",
     "podRetention",
     "template",
+    "run",
     "handler",
     "pool",
 ]
@@ -81,12 +82,22 @@ def test_parsed_values_default_to_the_table() -> None:
     parsed = spec.parse({"schedule": "@daily", "template": template})
     assert parsed == spec.JobSpec(schedule="@daily", template=template)
     assert workerpool.parse({}) == workerpool.PoolSpec()
+    needed: dict[str, object] = {"namespaces": ["*"], "template": template}
+    assert jobclass.parse(needed) == jobclass.ClassSpec(namespaces=("*",), template=template)
+    run = spec.parse({"schedule": "@daily", "run": {"class": "batch"}}).run
+    assert run == classrun.Run(class_name="batch")
 
 
 def test_every_accepted_field_reaches_the_parsed_value() -> None:
     names = set(msgspec.to_builtins(spec.JobSpec(schedule="@daily")))
     assert names == set(TOP_LEVEL)
     assert set(msgspec.to_builtins(workerpool.PoolSpec())) == set(workerpool_fields.TABLE.children(""))
+    for table, kind, path in (
+        (jobclass_fields.TABLE, jobclass.ClassSpec, ""),
+        (fields.TABLE, classrun.Run, "run"),
+        (fields.TABLE, classrun.Resources, "run.resources"),
+    ):
+        assert {one.encode_name for one in msgspec.structs.fields(kind)} == set(table.children(path))
 
 
 def test_default_asks_for_the_right_type() -> None:

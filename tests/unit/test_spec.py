@@ -17,7 +17,7 @@ import yaml
 from hypothesis import strategies
 
 from clockhand import errors
-from clockhand.domain import spec, times, workerpool
+from clockhand.domain import jobclass, spec, times, workerpool
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS = [{"name": "main", "image": "any"}]
@@ -49,7 +49,7 @@ def nested(levels: int) -> Json:
 
 
 ONE_WHEN = "exactly one of spec.schedule, spec.schedules, spec.every and spec.at must be set"
-ONE_WHAT = "exactly one of spec.template and spec.handler must be set"
+ONE_WHAT = "exactly one of spec.template, spec.handler and spec.run must be set"
 REFUSED: list[tuple[Json, str, str]] = [
     ({}, "spec", ONE_WHEN),
     (without("schedule"), "spec", ONE_WHEN),
@@ -57,6 +57,16 @@ REFUSED: list[tuple[Json, str, str]] = [
     (without("template", handler="e-mail:send"), "spec.handler", "is no name of a handler"),
     (without("template", handler="mail", pool="Mailers"), "spec.pool", "is no name of a pool"),
     (without("template", handler="mail", pool="a/b/c"), "spec.pool", "is no name of a pool"),
+    (job(run={"class": "batch"}), "spec", ONE_WHAT),
+    (without("template", run={}), "spec.run.class", "is missing"),
+    (without("template", run={"class": "Batch"}), "spec.run.class", "is no name of a JobClass"),
+    (without("template", run={"class": "batch", "image": "a b"}), "spec.run.image", "leave white space out"),
+    (without("template", run={"class": "batch", "env": [{"name": "1"}]}), "spec.run.env[0].name", "is no name of an"),
+    (
+        without("template", run={"class": "batch", "resources": {"limits": {"cpu": "1e3"}}}),
+        "spec.run.resources.limits.cpu",
+        "is no quantity: write one such as 500m, 2 or 1Gi",
+    ),
     (job(at="2027-01-01T00:00:00Z"), "spec", ONE_WHEN),
     (job(pool="mailers"), "spec.pool", "is only for a job with spec.handler"),
     (when(every="90"), "spec.every", "is not an interval: write whole days, hours, minutes and seconds"),
@@ -332,11 +342,15 @@ def test_jitter_may_be_longer_than_the_interval() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_parses(path: Path) -> None:
-    *pools, document = yaml.safe_load_all(path.read_text())
+    *others, document = yaml.safe_load_all(path.read_text())
     assert document["metadata"]["name"] == path.stem
     parsed = spec.parse(document["spec"])
-    found = [workerpool.parse(pool["spec"]) for pool in pools]
-    assert [parsed.handler in pool.handlers for pool in found] == ([True] if parsed.handler else [])
+    pools = [workerpool.parse(other["spec"]) for other in others if other["kind"] == "WorkerPool"]
+    assert [parsed.handler in pool.handlers for pool in pools] == ([True] if parsed.handler else [])
+    classes = {other["metadata"]["name"]: other["spec"] for other in others if other["kind"] == "JobClass"}
+    assert len(pools) + len(classes) == len(others)
+    if parsed.run is not None:
+        jobclass.template(jobclass.parse(classes[parsed.run.class_name]), parsed.run, namespace="any")
 
 
 VALUES = strategies.recursive(

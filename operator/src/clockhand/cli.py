@@ -298,9 +298,10 @@ def local_cluster(settings: Path) -> None:
 @clockhand.command()
 def crds() -> None:
     """Print the CustomResourceDefinitions that this release needs."""
-    from clockhand.domain import crd, definition, workerpool_crd
+    from clockhand.domain import crd, definition, jobclass_crd, workerpool_crd
 
-    oneline.write("---\n".join(definition.text(one) for one in (crd.RESOURCE, workerpool_crd.RESOURCE)))
+    resources = (crd.RESOURCE, workerpool_crd.RESOURCE, jobclass_crd.RESOURCE)
+    oneline.write("---\n".join(definition.text(one) for one in resources))
 
 
 clockhand.add_command(preview.preview)

@@ -19,7 +19,18 @@ from tests.support import kubeapi, light, objects
 
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
-from clockhand.engine import expiry, inbox, mirror, resync, status, templates, workerpools, workforce
+from clockhand.engine import (
+    expiry,
+    inbox,
+    jobclasses,
+    mirror,
+    parking,
+    resync,
+    status,
+    templates,
+    workerpools,
+    workforce,
+)
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import flow, pods, workloads
@@ -61,7 +72,7 @@ class Replica:
             self.db,
             replica=name,
             lease=LEASE,
-            parts=duty.Parts(self.mirror, self.resync, self.templates, self.pools()),
+            parts=duty.Parts(self.mirror, self.resync, self.templates, self.pools(), self.classes()),
             make_watch=make_watch or self.make_watch,
         )
 
@@ -72,6 +83,10 @@ class Replica:
         staff = workforce.Workforce(workloads.Workloads(self.client), POOL_DEFAULTS)
         listed = calls.Objects(self.client, calls.WORKER_POOLS)
         return workerpools.WorkerPools(self.db, listed, staff, turn=self.mirror.turn, namespaces=self.namespaces)
+
+    def classes(self) -> jobclasses.JobClasses:
+        catalogue = jobclasses.Catalogue(self.db, calls.Objects(self.client, calls.JOB_CLASSES))
+        return jobclasses.JobClasses(self.db, catalogue, self.templates, turn=self.mirror.turn)
 
     async def take(self) -> duties.Held:
         async with self.db.transaction() as connection:
@@ -546,7 +561,7 @@ async def test_without_the_resource_firing_stops_and_the_rows_stay(
         stored = await mirrored(db, team, "orphan")
         assert stored.deleted_at is None
         assert stored.next_run_at is None
-        assert stored.parked == mirror.RESOURCE_GONE
+        assert stored.parked == parking.RESOURCE_GONE
     finally:
         await asyncio.to_thread(define, cluster.api)
     again = await team.apply(objects.job("orphan"))

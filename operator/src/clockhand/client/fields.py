@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import instants, spec
+from clockhand.domain import classrun, instants, spec
 
 Json = Mapping[str, Any]
 
@@ -47,6 +47,7 @@ class JobFields(TypedDict, total=False):
     payload: object
     pod_retention: spec.PodRetention | Json | None
     template: Json | None
+    run: classrun.Run | Json | None
     handler: str | None
     pool: str | None
 

@@ -10,6 +10,7 @@ from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
 from clockhand.engine import (
     events,
+    jobclasses,
     loops,
     mirror,
     prune,
@@ -98,14 +99,16 @@ def _mirroring(
     one: replica.Replica, settings: config.Settings, *, db: database.Database, client: clients.Client
 ) -> duty.MirrorDuty:
     checked = templates.Templates(db, pods.Pods(client))
-    mirrored = mirror.Mirror(db, checked)
+    catalogue = jobclasses.Catalogue(db, objects.Objects(client, objects.JOB_CLASSES))
+    mirrored = mirror.Mirror(db, checked, catalogue)
     compared = resync.Resync(db, objects.Objects(client), mirrored, namespaces=settings.namespaces)
     pools = _pools(mirrored, settings, db=db, client=client)
+    classes = jobclasses.JobClasses(db, catalogue, checked, turn=mirrored.turn)
     return duty.MirrorDuty(
         db,
         replica=settings.replica,
         lease=timedelta(seconds=settings.shard_lease),
-        parts=duty.Parts(mirrored, compared, checked, pools),
+        parts=duty.Parts(mirrored, compared, checked, pools, classes),
         make_watch=lambda box: watch.Watch(
             box, kubeconfig=settings.kubeconfig, namespaces=settings.namespaces, pool_seen=pools.nudge
         ),

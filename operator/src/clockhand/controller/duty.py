@@ -17,7 +17,7 @@ import structlog
 
 from clockhand import errors, metrics
 from clockhand.controller import watch
-from clockhand.engine import inbox, mirror, resync, templates, workerpools
+from clockhand.engine import inbox, jobclasses, mirror, resync, templates, workerpools
 from clockhand.store import database, duties
 
 log = structlog.get_logger(__name__)
@@ -102,6 +102,7 @@ class MirrorDuty:
                 tasks.create_task(self._compare(held, box))
                 tasks.create_task(self._check(held))
                 tasks.create_task(self._tend_pools(held))
+                tasks.create_task(self._follow_classes(held))
         except* errors.Stale as lost:
             log.warning("mirror_duty_lost", reason=str(lost.exceptions[0]))
         finally:
@@ -186,6 +187,12 @@ class MirrorDuty:
                 pause = await self._parts.pools.run_once(held)
             await self._parts.pools.wait(pause)
 
+    async def _follow_classes(self, held: duties.Held) -> None:
+        while True:
+            async with _patiently("classes"):
+                await self._parts.classes.run_once(held)
+            await asyncio.sleep(jobclasses.EVERY_SECONDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -195,6 +202,7 @@ class Parts:
     resync: resync.Resync
     templates: templates.Templates
     pools: workerpools.WorkerPools
+    classes: jobclasses.JobClasses
 
 
 @contextlib.asynccontextmanager

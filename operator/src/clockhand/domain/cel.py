@@ -20,6 +20,11 @@ _FORMS = {
     "endAt": (forms.INSTANT,),
     "handler": (forms.HANDLER,),
     "pool": (forms.POOL,),
+    "run.class": (forms.CLASS,),
+    "run.image": (forms.IMAGE,),
+    "run.env[].name": (forms.VARIABLE,),
+    "run.resources.requests[]": (forms.QUANTITY,),
+    "run.resources.limits[]": (forms.QUANTITY,),
 }
 
 
@@ -46,7 +51,7 @@ def matching(row: table.Field, form: forms.Form) -> Rule:
     if form is forms.INSTANT:
         first, after = instants.rfc3339(instants.EPOCH), instants.rfc3339(instants.END)
         rule += f" && timestamp(self) >= timestamp('{first}') && timestamp(self) < timestamp('{after}')"
-    return demand(rule, f"spec.{row.path.removesuffix('[]')} {form.sentence}")
+    return demand(rule, f"spec.{row.path.replace('[]', '')} {form.sentence}")
 
 
 def demand(rule: str, message: str, *, at: str | None = None) -> Rule:

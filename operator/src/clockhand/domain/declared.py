@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
 
-from clockhand.domain import instants, times
+from clockhand.domain import classrun, instants, times
 from clockhand.domain import spec as specs
 
 _EMPTY = "{}"
@@ -78,6 +79,10 @@ class Reading:
     template_json: str | None = None
     template_hash: bytes | None = None
     first_slot_at: datetime | None = None
+    class_hash: bytes | None = None
+    """Of the JobClass by which the template was made; None: there was none."""
+    barred: Fault | None = None
+    """Why its JobClass keeps a job that could be read from firing."""
 
     @property
     def suspended(self) -> bool:
@@ -86,6 +91,11 @@ class Reading:
     @property
     def finished(self) -> bool:
         return self.job is not None and self.first_slot_at is None
+
+    @property
+    def run(self) -> classrun.Run | None:
+        """What it says of its pods, where they are of a JobClass."""
+        return None if self.job is None else self.job.run
 
     @property
     def delay(self) -> timedelta:
@@ -104,14 +114,20 @@ class Reading:
 
 def written(job: specs.JobSpec) -> Written:
     """What is stored of a spec."""
-    template = None if job.template is None else msgspec.json.encode(job.template, order="deterministic")
+    template, digest = (None, None) if job.template is None else stored_template(job.template)
     return Written(
         job=job,
         spec_json=specs.encode(job).decode(),
         payload_json=msgspec.json.encode(job.payload).decode(),
-        template_json=None if template is None else template.decode(),
-        template_hash=None if template is None else hashlib.sha256(template).digest(),
+        template_json=template,
+        template_hash=digest,
     )
+
+
+def stored_template(template: Mapping[str, object]) -> tuple[str, bytes]:
+    """A template as text of JSON, and its hash."""
+    text = msgspec.json.encode(template, order="deterministic")
+    return text.decode(), hashlib.sha256(text).digest()
 
 
 def begin(job: specs.JobSpec, origin: times.Origin, *, after: datetime, new: bool) -> Begin:

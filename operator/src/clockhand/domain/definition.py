@@ -38,11 +38,13 @@ class Resource:
     table: Table
     columns: Sequence[Column]
     wide_columns: Sequence[Column]
-    status: Mapping[str, Schema]
+    status: Mapping[str, Schema] | None
+    """Beside the conditions; None: objects of the kind have no status."""
     of_spec: Callable[[], list[Rule]]
     of_field: Callable[[Field], list[Rule]]
     restart_policy: str
     needed_of_containers: tuple[str, ...]
+    namespaced: bool = True
     subresources: Mapping[str, Schema] = field(default_factory=dict)
     of_object: Sequence[Rule] = ()
 
@@ -62,7 +64,7 @@ def build(resource: Resource) -> Schema:
                 "singular": resource.kind.lower(),
                 "shortNames": [resource.short_name],
             },
-            "scope": "Namespaced",
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [_version(resource)],
         },
     }
@@ -91,7 +93,7 @@ def _version(resource: Resource) -> Schema:
         "name": VERSION,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}, **resource.subresources},
+        "subresources": {**({} if resource.status is None else {"status": {}}), **resource.subresources},
         "additionalPrinterColumns": [
             *(_column(*column) for column in resource.columns),
             *({**_column(*column), "priority": 1} for column in resource.wide_columns),
@@ -114,11 +116,7 @@ def _root(resource: Resource) -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": _Schemas(resource).of_spec(),
-            "status": {
-                "description": "What Clockhand last saw; the history is in the runs.",
-                "type": "object",
-                "properties": {**resource.status, "conditions": _conditions()},
-            },
+            **({} if resource.status is None else {"status": _status(resource.status)}),
         },
         _RULES: [
             {
@@ -127,6 +125,14 @@ def _root(resource: Resource) -> Schema:
             },
             *resource.of_object,
         ],
+    }
+
+
+def _status(fields: Mapping[str, Schema]) -> Schema:
+    return {
+        "description": "What Clockhand last saw; the history is in the runs.",
+        "type": "object",
+        "properties": {**fields, "conditions": _conditions()},
     }
 
 
@@ -139,7 +145,8 @@ class _Schemas:
 
     def of_spec(self) -> Schema:
         schema = self._object(Field(path="", kind=Kind.OBJECT, text=self._resource.spec_text))
-        schema[_RULES] = self._resource.of_spec()
+        if rules := self._resource.of_spec():
+            schema[_RULES] = rules
         return schema
 
     def _of(self, row: Field) -> Schema:

@@ -263,6 +263,43 @@ _WHAT = (
         text="A PodSpec; restartPolicy is Never, since Clockhand does the retries.",
         required=True,
     ),
+    Field(
+        path="run",
+        kind=Kind.OBJECT,
+        text="A pod as an administrator's JobClass has it, with what the class leaves to its users, in place of a template.",
+    ),
+    Field(path="run.class", kind=Kind.STRING, text="The JobClass.", low=1, high=63, required=True),
+    string("run.image", "The image, where the class lets its users choose one.", high=1_024),
+    Field(
+        path="run.command",
+        kind=Kind.ARRAY,
+        text="The program in place of the image's own, where the class allows Command.",
+        low=1,
+        high=64,
+    ),
+    Field(path="run.command[]", kind=Kind.STRING, text="The program, or one of its first arguments.", high=4_096),
+    Field(path="run.args", kind=Kind.ARRAY, text="The arguments, where the class allows Args.", low=0, high=256),
+    Field(path="run.args[]", kind=Kind.STRING, text="An argument.", high=4_096),
+    Field(
+        path="run.env",
+        kind=Kind.ARRAY,
+        text="Environment variables beside those of the class, where it allows Env.",
+        default=(),
+        low=0,
+        high=64,
+    ),
+    Field(path="run.env[]", kind=Kind.OBJECT, text="A variable."),
+    Field(path="run.env[].name", kind=Kind.STRING, text="Its name.", low=1, high=128, required=True),
+    Field(path="run.env[].value", kind=Kind.STRING, text="Its value.", default="", high=8_192),
+    nested("run.resources", "What each pod needs, up to the maxResources of the class."),
+    *(
+        row
+        for name, text in (("requests", "What is kept free for it."), ("limits", "What it gets at most."))
+        for row in (
+            Field(path=f"run.resources.{name}", kind=Kind.MAP, text=text, low=0, high=8),
+            string(f"run.resources.{name}[]", "A quantity, such as 500m, 2 or 1Gi.", high=32),
+        )
+    ),
     string("handler", "The handler that takes each run, such as email.send, in place of a pod.", high=128),
     string(
         "pool",
@@ -273,4 +310,4 @@ _WHAT = (
 
 TABLE = Table((*_WHEN, *_HOW, *_WHAT))
 ONE_OF_WHEN = ("schedule", "schedules", "every", "at")
-ONE_OF_WHAT = ("template", "handler")
+ONE_OF_WHAT = ("template", "handler", "run")

@@ -6,9 +6,12 @@ sentence, or one like it, so that `kubectl apply` says where it was typed what a
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from clockhand.domain import cron, instants, intervals
+from clockhand import errors
+from clockhand.domain import cron, instants, intervals, quantities
 
 _GAP = r"[ \t\r\n]"
 _WORD = r"[^ \t\r\n]"
@@ -29,6 +32,13 @@ def _out_of_range(place: int, numbers: str, *, name: str, allowed: str) -> Form:
     number = f"({_WORD}*[,(-])?0*({numbers})([^0-9 \\t\\r\\n]{_WORD}*)?"
     sentence = f"is out of range in its {name}: write a number from {allowed}"
     return Form(f"^{_GAP}*{before}{number}{after}{_GAP}*$", sentence)
+
+
+def check(texts: Iterable[tuple[str, str | None, Form]]) -> None:
+    """Refuse the first text without its form; each comes with the path of its field in the spec."""
+    for field, text, form in texts:
+        if text is not None and bool(re.search(form.pattern, text)) != form.wanted:
+            raise errors.InvalidInput(f"spec.{field}", form.sentence)
 
 
 CRON = (
@@ -118,6 +128,21 @@ SECRET = Form(
     wanted=True,
 )
 IMAGE = Form(r"[ \t\r\n]", "is no name of an image: leave white space out")
+CLASS = Form(
+    f"^({_LABEL}[.])*{_LABEL}$",
+    "is no name of a JobClass: write small letters, digits, dashes and dots, such as batch",
+    wanted=True,
+)
+VARIABLE = Form(
+    "^[-._a-zA-Z][-._a-zA-Z0-9]*$",
+    "is no name of an environment variable: write letters, digits and underscores, such as REPORT_DAY",
+    wanted=True,
+)
+QUANTITY = Form(
+    f"^{quantities.PATTERN}$",
+    "is no quantity: write one such as 500m, 2 or 1Gi",
+    wanted=True,
+)
 POOL = Form(
     f"^({_LABEL}/)?{_LABEL}$",
     "is no name of a pool: write small letters, digits and dashes, such as mailers or team-a/mailers",

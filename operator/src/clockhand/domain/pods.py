@@ -176,6 +176,13 @@ def render_template(
     return PodTemplate(namespace, job, main, pieces, gaps)
 
 
+def main_container(template: collections.abc.Mapping[str, typing.Any]) -> Json:
+    """The container of a template whose exit code is the outcome."""
+    spec = _mapping(template.get("spec"), f"{_TEMPLATE}.spec")
+    name = _main_container(spec, _own_kind(_mapping(template.get("metadata"), f"{_TEMPLATE}.metadata"), "annotations"))
+    return next(one for one in _containers(spec, "containers") if str(one.get("name", "")) == name)
+
+
 def keep_of(pod: observed.Pod) -> Keep:
     """What the pod says of its own retention; the defaults where it says nothing readable."""
     seconds, _, count = pod.metadata.marks.keep.partition("/")

@@ -19,6 +19,9 @@ from clockhand.domain import spec as specs
 
 MAX_NAME = 63
 TEMPLATE_INVALID = "TemplateInvalid"
+CLASS_NOT_FOUND = "ClassNotFound"
+CLASS_INVALID = "ClassInvalid"
+CLASS_FORBIDS = "ClassForbids"
 NEVER = instants.EPOCH
 SCHEDULED = "Scheduled"
 _NO_SLOT = "no slot comes any more: for others set spec.at or spec.endAt to a later instant"
@@ -37,6 +40,13 @@ class Sighting(declared.Declared, frozen=True, kw_only=True):
     @property
     def namespace(self) -> str:
         return self.owner.removeprefix("k8s/")
+
+    @property
+    def class_name(self) -> str | None:
+        """The JobClass that it names, whatever else it says."""
+        run = self.spec.get("run")
+        name = run.get("class") if isinstance(run, Mapping) else None
+        return name if isinstance(name, str) else None
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

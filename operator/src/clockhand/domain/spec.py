@@ -6,7 +6,6 @@ they are stored in columns of their own and are rendered, not interpreted.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import bounds, documents, fields, forms, hashing, instants, intervals, times
+from clockhand.domain import bounds, classrun, documents, fields, forms, hashing, instants, intervals, times
 from clockhand.domain import schedule as schedules
 from clockhand.domain.fields import CatchUpPolicy as CatchUpPolicy
 from clockhand.domain.fields import ConcurrencyPolicy as ConcurrencyPolicy
@@ -117,6 +116,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     payload: object = msgspec.field(default_factory=dict)
     pod_retention: PodRetention = PodRetention()
     template: dict[str, object] | None = None
+    run: classrun.Run | None = None
     handler: str | None = None
     pool: str | None = None
 
@@ -189,7 +189,7 @@ def parse(spec: Mapping[str, object]) -> JobSpec:
     _exactly_one(document, fields.ONE_OF_WHAT)
     check_payload(document["payload"])
     if "template" in document:
-        _check_template(document["template"])
+        check_template(document["template"])
     job = msgspec.convert(document, JobSpec)
     _check_what(job)
     if job.retry.backoff.max_seconds < job.retry.backoff.initial_seconds:
@@ -218,9 +218,9 @@ def _check_when(job: JobSpec) -> None:
 def _check_what(job: JobSpec) -> None:
     if job.pool is not None and job.handler is None:
         raise errors.InvalidInput("spec.pool", ONLY_FOR_HANDLER)
-    for name, value, form in (("handler", job.handler, forms.HANDLER), ("pool", job.pool, forms.POOL)):
-        if value is not None and not re.search(form.pattern, value):
-            raise errors.InvalidInput(f"spec.{name}", form.sentence)
+    forms.check((("handler", job.handler, forms.HANDLER), ("pool", job.pool, forms.POOL)))
+    if job.run is not None:
+        forms.check(job.run.texts())
     for index, rule in enumerate(job.retry.rules):
         if not (rule.on_exit_codes or rule.on_errors):
             raise errors.InvalidInput(f"spec.retry.rules[{index}]", NEEDS_MATCH)
@@ -258,7 +258,8 @@ def check_payload(payload: object) -> bytes:
     return encoded
 
 
-def _check_template(template: object) -> None:
+def check_template(template: object) -> None:
+    """As far as a pod is made of it; the rest is the API server's."""
     assert isinstance(template, dict)
     pod = template["spec"]
     containers = pod.get("containers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -150,9 +149,7 @@ def parse(spec: Mapping[str, object]) -> PoolSpec:
     pool = msgspec.convert(documents.check(spec, TABLE), PoolSpec)
     for field, sentence in _mistakes(pool):
         raise errors.InvalidInput(f"spec.{field}", sentence)
-    for field, text, form in _texts(pool):
-        if bool(re.search(form.pattern, text)) != form.wanted:
-            raise errors.InvalidInput(f"spec.{field}", form.sentence)
+    forms.check(_texts(pool))
     if pool.template is not None:
         _check_template(pool.template)
     return pool
@@ -177,7 +174,7 @@ def _mistakes(pool: PoolSpec) -> Iterator[tuple[str, str]]:
         yield "heartbeatSeconds", TOO_SELDOM
 
 
-def _texts(pool: PoolSpec) -> Iterator[tuple[str, str, forms.Form]]:
+def _texts(pool: PoolSpec) -> Iterator[tuple[str, str | None, forms.Form]]:
     lists = (
         ("handlers", pool.handlers, forms.HANDLER),
         ("allowedNamespaces", pool.allowed_namespaces, forms.NAMESPACE),
@@ -187,12 +184,8 @@ def _texts(pool: PoolSpec) -> Iterator[tuple[str, str, forms.Form]]:
     for field, texts, form in lists:
         yield from ((f"{field}[{number}]", text, form) for number, text in enumerate(texts))
     yield from (("execCommands", name, forms.COMMAND) for name in pool.exec_commands or ())
-    for field, given, form in (
-        ("http.secretName", pool.http.secret_name, forms.SECRET),
-        ("image", pool.image, forms.IMAGE),
-    ):
-        if given is not None:
-            yield field, given, form
+    yield "http.secretName", pool.http.secret_name, forms.SECRET
+    yield "image", pool.image, forms.IMAGE
 
 
 def _check_template(template: Mapping[str, object]) -> None:

@@ -106,6 +106,8 @@ def stored_spec(reading: declared.Reading) -> mirroring.Spec:
         payload=reading.payload_json,
         template=reading.template_json,
         template_hash=reading.template_hash,
+        class_name=None if reading.run is None else reading.run.class_name,
+        class_hash=reading.class_hash,
         followed=reading.job is not None and reading.job.followed,
     )
 

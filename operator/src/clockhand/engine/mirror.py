@@ -17,14 +17,13 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, declared, sightings
-from clockhand.engine import edits, fire, inbox, pauses, poolready, templates
+from clockhand.domain import declared, sightings
+from clockhand.engine import classes, edits, fire, inbox, jobclasses, parking, storing, templates
 from clockhand.store import database, duties, mirroring
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-RESOURCE_GONE = "the ScheduledJob resource is not served by the cluster any more"
 _PARSED_AT_ONCE = 32
 
 Seen = Sequence[sightings.Sighting]
@@ -43,25 +42,16 @@ class _Changes:
         return bool(self.new or self.edited or self.touched or self.gone)
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What is known of whoever is to make the attempts of a job: its template, or its pool."""
-
-    verdict: templates.Verdict | None
-    pool: conditions.Condition | None
-
-    @property
-    def conditions(self) -> Sequence[conditions.Condition]:
-        template = None if self.verdict is None else templates.condition(self.verdict)
-        return [one for one in (template, self.pool) if one is not None]
-
-
 class Mirror:
     """Stores sightings. Whoever holds the duty calls it; the generation of the duty goes into every transaction."""
 
-    def __init__(self, db: database.Database, checked: templates.Templates) -> None:
+    def __init__(
+        self, db: database.Database, checked: templates.Templates, catalogue: jobclasses.Catalogue | None = None
+    ) -> None:
+        """Without a catalogue there are no JobClasses but those that are stored."""
         self._db = db
         self._templates = checked
+        self._catalogue = catalogue
         self.turn = asyncio.Lock()
         """Held by whoever stores what jobs are told, in one transaction."""
 
@@ -80,6 +70,8 @@ class Mirror:
         """Stores sightings of different objects. Raises Stale where the duty is lost, Unavailable to try again."""
         if not seen:
             return
+        if self._catalogue is not None:
+            await self._catalogue.learn(held, {name for one in seen if (name := one.class_name) is not None})
         async with self.turn:
             await self._halving(held, seen)
 
@@ -97,7 +89,7 @@ class Mirror:
                 firing = [job.job_id for job in page]
                 await mirroring.lock(connection, firing)
                 await fire.settle_due(connection, firing, now=now)
-                await mirroring.park_jobs(connection, firing, sentence=RESOURCE_GONE)
+                await mirroring.park_jobs(connection, firing, sentence=parking.RESOURCE_GONE)
             stopped += len(page)
             after = page[-1].place
 
@@ -144,7 +136,7 @@ class Mirror:
             await _touch(connection, changes.touched)
             readings += await self._replace(connection, changes, fault=fault, now=now)
             readings += await self._add(connection, changes.new, fault=fault, now=now)
-        self._templates.want(reading for reading in readings if reading.template_hash is not None)
+        self._templates.want(readings)
 
     async def _replace(
         self,
@@ -163,7 +155,8 @@ class Mirror:
             stopped = [seen.uid for seen in changes.gone if edits.stops_on_delete(locked[seen.uid])]
             versions = {seen.uid: seen.resource_version for seen in changes.gone}
             await edits.delete(connection, versions, stopped=stopped, now=now)
-        await self._edit(connection, readings, locked, now=now)
+        readings = await classes.rendered(connection, readings)
+        await storing.edit(connection, self._templates, readings, locked, now=now)
         return readings
 
     async def _read_edited(
@@ -178,53 +171,15 @@ class Mirror:
         after = {seen.uid: max(now, locked[seen.uid].last_slot_at) for seen in edited}
         return await _read(edited, lambda seen: sightings.read(seen, after=after[seen.uid]), fault=fault, now=now)
 
-    async def _edit(
-        self,
-        connection: database.Connection,
-        readings: Sequence[declared.Reading],
-        locked: Mapping[UUID, mirroring.Locked],
-        *,
-        now: datetime,
-    ) -> None:
-        if not readings:
-            return
-        verdicts = [self._templates.verdict(reading) for reading in readings]
-        rows = [
-            edits.row(reading, templates.fault(reading, verdict), shard=locked[reading.declared.uid].shard)
-            for reading, verdict in zip(readings, verdicts, strict=True)
-        ]
-        spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading) for reading in readings], now=now)
-        await mirroring.edit_jobs(connection, rows, spec_ids, now=now)
-        stored = await mirroring.lock_conditions(connection, spec_ids)
-        await pauses.start_anew(connection, readings, locked)
-        pooled = await poolready.of_readings(connection, readings)
-        shown = [
-            _shown(reading, _Said(verdict, pooled.get(uid)), stored.get(uid, []), locked[uid], now=now)
-            for reading, verdict in zip(readings, verdicts, strict=True)
-            for uid in (reading.declared.uid,)
-        ]
-        await mirroring.set_conditions(connection, shown, now=now)
-
     async def _add(
         self, connection: database.Connection, new: Seen, *, fault: declared.Fault | None, now: datetime
     ) -> Sequence[declared.Reading]:
         if not new:
             return ()
         readings = await _read(new, lambda seen: sightings.read_new(seen, now=now), fault=fault, now=now)
-        verdicts = [self._templates.verdict(reading) for reading in readings]
+        readings = await classes.rendered(connection, readings)
         shards = await edits.place(connection, {one.uid: one.owner for one in new})
-        rows = [
-            edits.row(reading, templates.fault(reading, verdict), shard=shards[reading.declared.uid])
-            for reading, verdict in zip(readings, verdicts, strict=True)
-        ]
-        spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading) for reading in readings], now=now)
-        await mirroring.add_jobs(connection, rows, spec_ids)
-        pooled = await poolready.of_readings(connection, readings)
-        shown = [
-            _shown(reading, _Said(verdict, pooled.get(reading.declared.uid)), [], None, now=now)
-            for reading, verdict in zip(readings, verdicts, strict=True)
-        ]
-        await mirroring.add_status(connection, shown, shards, now=now)
+        await storing.add(connection, self._templates, readings, shards, now=now)
         return readings
 
 
@@ -247,7 +202,7 @@ def _meaning(
         return None
     if seen.deleted:
         return None if known.deleted else changes.gone
-    if known.parked == RESOURCE_GONE and not known.deleted:
+    if known.parked == parking.RESOURCE_GONE and not known.deleted:
         return changes.edited
     if seen.resource_version == known.resource_version:
         return None
@@ -277,30 +232,3 @@ async def _read(
         if len(readings) % _PARSED_AT_ONCE == 0:
             await asyncio.sleep(0)
     return readings
-
-
-def _shown(
-    reading: declared.Reading,
-    said: _Said,
-    stored: conditions.Stored,
-    row: mirroring.Locked | None,
-    *,
-    now: datetime,
-) -> mirroring.Shown:
-    """The conditions after a change. A verdict on the template lasts as long as the template does."""
-    fault = templates.fault(reading, said.verdict)
-    new = [sightings.not_ready(fault) if fault else sightings.ready(reading), *said.conditions]
-    same_template = row is not None and row.template_hash == reading.template_hash
-    keeps = same_template and conditions.status_of(stored, conditions.TEMPLATE_VALID) == conditions.TRUE
-    gone = {conditions.PAUSED, conditions.POOL_READY, *(() if keeps else (conditions.TEMPLATE_VALID,))}
-    merged = conditions.merge(
-        stored,
-        new,
-        now=now,
-        generation=reading.declared.generation,
-        dropped=gone - {one.type for one in new},
-    )
-    before = conditions.status_of(stored, conditions.READY)
-    # the first "all is well" of a new job can wait, or a mass of new jobs would push news aside
-    urgent = fault is not None if row is None else bool(row.parked) or row.paused or before != new[0].status
-    return mirroring.Shown(reading.declared.uid, merged, urgent)

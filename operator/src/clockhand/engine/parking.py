@@ -16,6 +16,9 @@ from clockhand.store import database, firing
 
 log = structlog.get_logger(__name__)
 
+RESOURCE_GONE = "the ScheduledJob resource is not served by the cluster any more"
+"""What jobs are parked for until their objects are seen again."""
+
 
 class Job(Protocol):
     """A locked job, by what people call it."""

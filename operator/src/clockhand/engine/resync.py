@@ -18,7 +18,7 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import sightings
-from clockhand.engine import mirror
+from clockhand.engine import mirror, parking
 from clockhand.kube import failures, objects
 from clockhand.store import database, duties, mirroring
 
@@ -172,7 +172,7 @@ def _differs(head: sightings.Sighting, known: mirroring.Known | None) -> bool:
     return (
         known is None
         or known.resource_version < head.resource_version
-        or (known.parked == mirror.RESOURCE_GONE and not known.deleted)
+        or (known.parked == parking.RESOURCE_GONE and not known.deleted)
     )
 
 

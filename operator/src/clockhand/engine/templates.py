@@ -164,8 +164,9 @@ def condition(verdict: Verdict) -> conditions.Condition:
 
 def fault(reading: declared.Reading, verdict: Verdict | None) -> declared.Fault | None:
     """Why a job that was just read does not fire, its template's verdict included."""
-    if reading.fault is not None or verdict is None or verdict.status != conditions.FALSE:
-        return reading.fault
+    known = reading.fault or reading.barred
+    if known is not None or verdict is None or verdict.status != conditions.FALSE:
+        return known
     return _fault(verdict)
 
 

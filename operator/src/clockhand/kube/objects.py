@@ -1,4 +1,4 @@
-"""ScheduledJobs, WorkerPools and namespaces at the API server, as plain JSON: what they mean is read elsewhere."""
+"""Objects of our own kinds, and namespaces, at the API server, as plain JSON: what they mean is read elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clockhand.kube import client as clients
 from clockhand.kube import failures
 
 GROUP_PATH = "/apis/clockhand.dev/v1alpha1"
-SCHEDULED_JOBS, WORKER_POOLS = "scheduledjobs", "workerpools"
+SCHEDULED_JOBS, WORKER_POOLS, JOB_CLASSES = "scheduledjobs", "workerpools", "jobclasses"
 PAGE = 500
 _FIELD_MANAGER = {"fieldManager": "clockhand"}
 
@@ -85,7 +85,8 @@ class Objects:
                 return
             query["continue"] = page.metadata.continue_
 
-    async def get(self, namespace: str, name: str) -> Json:
+    async def get(self, namespace: str | None, name: str) -> Json:
+        """The object; `namespace` is None for a resource that has none."""
         return _read(_ANY, await self._client.get(self._path(namespace, name)))
 
     async def patch_status(
@@ -129,9 +130,8 @@ class Objects:
         await self._client.write("DELETE", self._path(namespace, name), body, headers=clients.METADATA_ONLY)
 
     def _path(self, namespace: str | None, name: str | None = None) -> str:
-        if namespace is None:
-            return f"{GROUP_PATH}/{self._resource}"
-        path = f"{GROUP_PATH}/namespaces/{clients.path_part(namespace)}/{self._resource}"
+        place = "" if namespace is None else f"/namespaces/{clients.path_part(namespace)}"
+        path = f"{GROUP_PATH}{place}/{self._resource}"
         return path if name is None else f"{path}/{clients.path_part(name)}"
 
 

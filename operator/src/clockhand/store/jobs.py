@@ -32,7 +32,10 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and its status. Payload and template are JSON text, and in lists None."""
+    """A job and its status. Payload and template are JSON text, and in lists None.
+
+    With `of_class` the template is that of its JobClass.
+    """
 
     job_id: UUID
     owner: str
@@ -52,10 +55,15 @@ class Job:
     payload: str | None = None
     template: str | None = None
     template_hash: bytes | None = None
+    of_class: bool = False
     last_scheduled_at: datetime | None = None
     last_success_at: datetime | None = None
     consecutive_failures: int = 0
     conditions: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def own_template_hash(self) -> bytes | None:
+        return None if self.of_class else self.template_hash
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +78,8 @@ class Kind:
     spec: str
     template: str | None
     template_hash: bytes | None
+    class_name: str | None
+    class_hash: bytes | None
     followed: bool
     suspended: bool
     zone: str | None
@@ -201,6 +211,8 @@ async def make(connection: database.Connection, new: Sequence[New], *, now: date
         "specs": [kind.spec for kind in kinds],
         "templates": [kind.template for kind in kinds],
         "template_hashes": [kind.template_hash for kind in kinds],
+        "classes": [kind.class_name for kind in kinds],
+        "class_hashes": [kind.class_hash for kind in kinds],
         "followed": [kind.followed for kind in kinds],
         "pools": [kind.pool for kind in kinds],
         "handlers": [kind.handler for kind in kinds],

@@ -64,6 +64,8 @@ class Spec:
     payload: str | None
     template: str | None
     template_hash: bytes | None
+    class_name: str | None
+    class_hash: bytes | None
     followed: bool
     """Another run may wait for one under this spec to end."""
 
@@ -177,6 +179,8 @@ async def add_specs(connection: database.Connection, specs: Sequence[Spec], *, n
         "payloads": [spec.payload for spec in specs],
         "templates": [spec.template for spec in specs],
         "template_hashes": [spec.template_hash for spec in specs],
+        "classes": [spec.class_name for spec in specs],
+        "class_hashes": [spec.class_hash for spec in specs],
         "followed": [spec.followed for spec in specs],
         "now": now,
     }

@@ -25,7 +25,7 @@ JobPatch = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/
 _MOST_SLOTS = 100
 _ETAG = re.compile(r'(?P<weak>W/)?"(?P<opaque>[!#-~]*)"')
 _IF_MATCH = routes.Parameter("If-Match", str | None, "The ETag of the version that is meant; 412 where it is another.")
-_TEMPLATE = "template"
+_MOST_CLASSES = 20
 _ID_BYTES = 16
 Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST_SLOTS)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -199,13 +199,13 @@ class JobCalls:
         return routes.Answer(200, shown)
 
     async def create(self, call: routes.Call) -> routes.Answer:
-        asker = await _asker(call, _TEMPLATE in call.sent)
+        asker = await _asker(call, [call.sent])
         return routes.kept(await self._jobs.create(asker, call.sent, key=call.key))
 
     async def create_many(self, call: routes.Call) -> routes.Answer:
         if len(call.sent) > resources.MAX_BATCH:
             raise problems.Problem(413, f"a batch may have {resources.MAX_BATCH} jobs: send them in parts")
-        asker = await _asker(call, any(isinstance(one, dict) and _TEMPLATE in one for one in call.sent))
+        asker = await _asker(call, [one for one in call.sent if isinstance(one, dict)])
         return routes.kept(await self._jobs.create_many(asker, call.sent, key=call.key))
 
     async def get(self, call: routes.Call) -> routes.Answer:
@@ -216,23 +216,32 @@ class JobCalls:
         return _shown(shown)
 
     async def replace(self, call: routes.Call) -> routes.Answer:
-        asker = await _asker(call, _TEMPLATE in call.sent)
+        asker = await _asker(call, [call.sent])
         return _shown(await self._jobs.replace(asker, _id(call), call.sent, match=_match(call)))
 
     async def patch(self, call: routes.Call) -> routes.Answer:
-        asker = await _asker(call, call.sent.get(_TEMPLATE) is not None)
+        asker = await _asker(call, [await self._whole_run(call)])
         return _shown(await self._jobs.patch(asker, _id(call), call.sent, match=_match(call)))
 
+    async def _whole_run(self, call: routes.Call) -> Mapping[str, Any]:
+        """A patch that names the class which the run that it changes will be of."""
+        sent: Mapping[str, Any] = call.sent
+        run = sent.get("run")
+        if not isinstance(run, dict) or "class" in run:
+            return sent
+        shown = await self._jobs.get(call.owner, _id(call))
+        return {**sent, "run": shown.document.get("run")}
+
     async def delete(self, call: routes.Call) -> routes.Answer:
-        asker = await _asker(call, False)
+        asker = await _asker(call)
         await self._jobs.delete(asker, _id(call), runs=call.query["runs"], match=_match(call))
         return routes.Answer(204)
 
     async def pause(self, call: routes.Call) -> routes.Answer:
-        return routes.kept(await self._jobs.pause(await _asker(call, False), _id(call), key=call.key))
+        return routes.kept(await self._jobs.pause(await _asker(call), _id(call), key=call.key))
 
     async def resume(self, call: routes.Call) -> routes.Answer:
-        return routes.kept(await self._jobs.resume(await _asker(call, False), _id(call), key=call.key))
+        return routes.kept(await self._jobs.resume(await _asker(call), _id(call), key=call.key))
 
     async def upcoming(self, call: routes.Call) -> routes.Answer:
         shown = await self._jobs.get(call.owner, _id(call))
@@ -257,9 +266,16 @@ _FILTERS = (
 )
 
 
-async def _asker(call: routes.Call, template: bool) -> asking.Asker:
-    """Who asks; where a template is sent, with an answer to whether he may create pods."""
-    return asking.Asker(call.owner, call.actor, templates=template and await call.may(rights.CREATE_PODS))
+async def _asker(call: routes.Call, sent: Sequence[Mapping[str, Any]] = ()) -> asking.Asker:
+    """Who asks, and what he may of what these jobs take: create pods, use a class."""
+    templates = any(one.get("template") is not None for one in sent) and await call.may(rights.CREATE_PODS)
+    names = {
+        name for one in sent if isinstance(run := one.get("run"), dict) and isinstance(name := run.get("class"), str)
+    }
+    if len(names) > _MOST_CLASSES:
+        raise problems.Problem(413, f"a batch may name {_MOST_CLASSES} classes: send it in parts")
+    classes = [name for name in sorted(names) if await call.may(rights.use_class(name))]
+    return asking.Asker(call.owner, call.actor, templates=templates, classes=classes)
 
 
 def _id(call: routes.Call) -> uuid.UUID:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from clockhand import errors
 from clockhand.api import auth, problems, reviews
 from clockhand.api.rest import routes
-from clockhand.domain import tokens
+from clockhand.domain import jobclass_crd, tokens
 from clockhand.kube import access
 
 _ENOUGH = {
@@ -18,6 +18,11 @@ _ENOUGH = {
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 CREATE_PODS = routes.Right("create", "pods", "")
 """What a job with a template takes."""
+
+
+def use_class(name: str) -> routes.Right:
+    """What a job with a run of this JobClass takes."""
+    return routes.Right("use", jobclass_crd.PLURAL, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,12 @@ class Rights:
     async def _decide(self, caller: auth.ClusterUser, namespace: str, right: routes.Right) -> access.Decision:
         assert self._reviews is not None
         action = access.Action(
-            right.verb, right.group, right.resource, namespace=namespace, subresource=right.subresource
+            right.verb,
+            right.group,
+            right.resource,
+            namespace=namespace,
+            name=right.name,
+            subresource=right.subresource,
         )
         try:
             return await self._reviews.decide(caller.user, action)

@@ -30,6 +30,7 @@ class Right:
     resource: str = "scheduledjobs"
     group: str = definition.GROUP
     subresource: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clockhand.domain import resources
@@ -15,11 +15,12 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, and for whom. `templates`: whether pods may be made there in his name."""
+    """Who asks, and for whom. `templates`: whether pods may be made there in his name; `classes`: those he may use."""
 
     owner: str
     actor: str
     templates: bool = False
+    classes: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import msgspec
 from clockhand import errors
 from clockhand.domain import declared, drafts, ids
 from clockhand.domain import limits as limits_domain
-from clockhand.engine import edits, steps
+from clockhand.engine import classes, edits, steps
 from clockhand.engine.jobs import begins
 from clockhand.engine.jobs.asking import Asker
 from clockhand.store import database
@@ -61,6 +61,7 @@ class Made(msgspec.Struct, frozen=True):
             spec=self.reading.spec_json,
             payload=draft.spec.payload_json,
             template=self.reading.template_json,
+            of_class=job.run is not None,
         )
 
 
@@ -68,9 +69,10 @@ Outcome = Made | errors.ClockhandError
 
 
 def read(asker: Asker, document: object) -> Wanted:
-    """What somebody wants, read; raises InvalidInput, or Refused for a template that is not his to use."""
+    """What somebody wants, read; raises InvalidInput, or Refused for a template or class that is not his to use."""
     draft = drafts.read(document, new=True)
     check_template(asker, draft.spec)
+    check_class(asker, draft.spec)
     return Wanted(asker, draft)
 
 
@@ -78,6 +80,15 @@ def check_template(asker: Asker, spec: declared.Written) -> None:
     """Nobody gains rights through a template."""
     if spec.template_json is not None and not asker.templates:
         raise errors.Refused("a job with template needs a Kubernetes token whose user may create pods in the namespace")
+
+
+def check_class(asker: Asker, spec: declared.Written) -> None:
+    """The same for what administrators let some people run."""
+    run = spec.job.run
+    if run is not None and run.class_name not in asker.classes:
+        raise errors.Refused(
+            f"a job with run needs a Kubernetes token whose user may use the JobClass {run.class_name} in the namespace"
+        )
 
 
 async def add(
@@ -89,7 +100,7 @@ async def add(
     now: datetime,
 ) -> Sequence[Outcome]:
     """Makes jobs; what became of each, in their order."""
-    outcomes = await steps.gathered(_made(wanted, begun, now))
+    outcomes = await _of_classes(connection, await steps.gathered(_made(wanted, begun, now)))
     new = [one for one in outcomes if isinstance(one, Made)]
     if not new:
         return outcomes
@@ -138,6 +149,21 @@ class _Readings:
             if not spec.job.spreads:
                 self._known[key] = reading
         return reading
+
+
+async def _of_classes(connection: database.Connection, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """The same with the templates that JobClasses make, or with why there is none."""
+    if not any(isinstance(one, Made) and one.reading.run is not None for one in outcomes):
+        return outcomes
+    rendered = await classes.rendered(connection, [one.reading for one in outcomes if isinstance(one, Made)])
+    readings = iter(rendered)
+    return [_of_class(one, next(readings)) if isinstance(one, Made) else one for one in outcomes]
+
+
+def _of_class(made: Made, rendered: declared.Reading) -> Outcome:
+    if rendered.barred is not None:
+        return classes.refusal(rendered.barred)
+    return msgspec.structs.replace(made, reading=rendered)
 
 
 async def _admission(
@@ -194,6 +220,8 @@ def _kind(made: Made) -> rows.Kind:
         spec=reading.spec_json,
         template=reading.template_json,
         template_hash=reading.template_hash,
+        class_name=None if reading.run is None else reading.run.class_name,
+        class_hash=reading.class_hash,
         followed=job.followed,
         suspended=reading.suspended,
         zone=reading.zone,

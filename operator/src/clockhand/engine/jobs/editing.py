@@ -12,7 +12,7 @@ from uuid import UUID
 
 from clockhand import errors
 from clockhand.domain import declared, drafts
-from clockhand.engine import edits, pauses
+from clockhand.engine import classes, edits, pauses, specs
 from clockhand.engine.jobs import creating, showing
 from clockhand.engine.jobs.asking import Asker, LiveRuns
 from clockhand.store import audits, database, mirroring, requests
@@ -88,10 +88,12 @@ async def _edit(connection: database.Connection, change: Change, draw: Draw, *, 
     draft = draw(job)
     if draft.name not in (None, job.name):
         raise errors.InvalidInput("name", f"cannot be changed: the job is {job.name}")
-    if draft.spec.template_hash != job.template_hash:
-        creating.check_template(change.asker, draft.spec)
     spec = draft.spec
-    if (spec.spec_json, spec.payload_json, spec.template_hash) != (job.spec, job.payload, job.template_hash):
+    if spec.template_hash != job.own_template_hash:
+        creating.check_template(change.asker, spec)
+    if spec.job.run != specs.of(job.spec).run:
+        creating.check_class(change.asker, spec)
+    if (spec.spec_json, spec.payload_json, spec.template_hash) != (job.spec, job.payload, job.own_template_hash):
         await _store(connection, job, draft, now=now)
     elif draft.labels != (job.labels or None):
         await mirroring.touch_jobs(connection, {job.job_id: (job.resource_version + 1, draft.labels)})
@@ -116,9 +118,11 @@ async def _store(connection: database.Connection, job: rows.Job, draft: drafts.D
         begins = declared.begin(draft.spec.job, who.origin, after=max(now, row.last_slot_at), new=False)
     except errors.InvalidInput as error:
         raise drafts.flat(error) from None
-    reading = declared.read(who, draft.spec, begins)
+    [reading] = await classes.rendered(connection, [declared.read(who, draft.spec, begins)])
+    if reading.barred is not None and reading.run != specs.of(job.spec).run:
+        raise classes.refusal(reading.barred)
     spec_ids = await mirroring.add_specs(connection, [edits.stored_spec(reading)], now=now)
-    await mirroring.edit_jobs(connection, [edits.row(reading, None, shard=row.shard)], spec_ids, now=now)
+    await mirroring.edit_jobs(connection, [edits.row(reading, reading.barred, shard=row.shard)], spec_ids, now=now)
     await mirroring.lock_conditions(connection, [job.job_id])
     await pauses.start_anew(connection, [reading], settled)
     await rows.forget_conditions(connection, job.job_id)

@@ -134,8 +134,9 @@ def _document(job: rows.Job, status: resources.JobStatus) -> Document:
 
 
 def _apart(job: rows.Job) -> Iterable[tuple[str, str]]:
-    """What is stored apart from the spec, as JSON text."""
-    return ((name, text) for name, text in (("payload", job.payload), ("template", job.template)) if text is not None)
+    """What is stored apart from the spec, as JSON text. The template of a class is not the job's."""
+    template = None if job.of_class else job.template
+    return ((name, text) for name, text in (("payload", job.payload), ("template", template)) if text is not None)
 
 
 def _status(job: rows.Job, *, newest: datetime | None, message: str | None) -> resources.JobStatus:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from clockhand.domain import crd, definition, workerpool_crd
+from clockhand.domain import crd, definition, jobclass_crd, workerpool_crd
 
 Json = dict[str, Any]
 READ = ("get", "list", "watch")
@@ -74,7 +74,8 @@ def _custom(resource: definition.Resource) -> Kind:
         plural=resource.plural,
         schema=f"dev.clockhand.{definition.VERSION}.{resource.kind}",
         short_names=(resource.short_name,),
-        subresources=("status", *resource.subresources),
+        namespaced=resource.namespaced,
+        subresources=(*(() if resource.status is None else ("status",)), *resource.subresources),
         counts_generations=True,
         custom=resource,
     )
@@ -118,6 +119,7 @@ API_SERVICES = Kind(
 )
 SCHEDULED_JOBS = _custom(crd.RESOURCE)
 WORKER_POOLS = _custom(workerpool_crd.RESOURCE)
+JOB_CLASSES = _custom(jobclass_crd.RESOURCE)
 ALL: Sequence[Kind] = (
     PODS,
     NAMESPACES,
@@ -159,6 +161,7 @@ ALL: Sequence[Kind] = (
     API_SERVICES,
     SCHEDULED_JOBS,
     WORKER_POOLS,
+    JOB_CLASSES,
 )
 BY_PATH: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.path, kind.plural): kind for kind in ALL})
 BY_RESOURCE: Mapping[str, Kind] = MappingProxyType({kind.resource: kind for kind in ALL})

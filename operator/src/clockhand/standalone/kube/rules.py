@@ -32,6 +32,8 @@ def _inside(value: Any, described: Json) -> Iterator[tuple[str, Any, Json]]:
     if isinstance(value, dict):
         properties = described.get("properties", {})
         yield from ((f".{name}", value[name], found) for name, found in properties.items() if name in value)
+        if rest := described.get("additionalProperties"):
+            yield from ((f"[{name}]", inner, rest) for name, inner in value.items() if name not in properties)
     elif isinstance(value, list):
         items = described.get("items", {})
         yield from ((f"[{place}]", inner, items) for place, inner in enumerate(value))

@@ -9,8 +9,8 @@ FOR UPDATE;
 -- name: one
 SELECT j.job_id, j.owner, j.name, j.declared, j.generation, j.resource_version, j.labels, j.created_at, j.next_run_at,
        j.suspended, j.paused_at IS NOT NULL AS paused, j.parked, j.pool, j.handler, s.spec::text AS spec,
-       s.payload::text AS payload, s.template::text AS template, s.template_hash, t.last_scheduled_at, t.last_success_at,
-       t.consecutive_failures, t.conditions
+       s.payload::text AS payload, s.template::text AS template, s.template_hash, s.class IS NOT NULL AS of_class,
+       t.last_scheduled_at, t.last_success_at, t.consecutive_failures, t.conditions
 FROM jobs j JOIN job_specs s USING (spec_id) JOIN job_status t ON t.job_id = j.job_id
 WHERE j.job_id = %(job_id)s AND j.owner = %(owner)s AND j.deleted_at IS NULL;
 
@@ -84,10 +84,12 @@ WITH new AS MATERIALIZED (
     FROM unnest(%(job_ids)s::uuid[], %(names)s::text[], %(labels)s::text[], %(payloads)s::json[], %(shards)s::smallint[],
                 %(kinds)s::int[]) AS n (job_id, name, labels, payload, shard, kind)),
 specs AS (
-    INSERT INTO job_specs (spec_id, job_id, generation, spec, payload, template, template_hash, followed, stored_at)
+    INSERT INTO job_specs (spec_id, job_id, generation, spec, payload, template, template_hash, class, class_hash, followed,
+                           stored_at)
     OVERRIDING SYSTEM VALUE
     SELECT spec_id, job_id, 1, (%(specs)s::json[])[kind], payload, (%(templates)s::jsonb[])[kind],
-           (%(template_hashes)s::bytea[])[kind], (%(followed)s::boolean[])[kind], %(now)s::timestamptz
+           (%(template_hashes)s::bytea[])[kind], (%(classes)s::text[])[kind], (%(class_hashes)s::bytea[])[kind],
+           (%(followed)s::boolean[])[kind], %(now)s::timestamptz
     FROM new),
 made AS (
     INSERT INTO jobs (job_id, owner, name, shard, pool, handler, concurrency_group, declared, generation, resource_version,

@@ -23,11 +23,13 @@ ON CONFLICT (owner) DO UPDATE SET jobs_made = owners.jobs_made + EXCLUDED.jobs_m
 RETURNING owner, jobs_made;
 
 -- name: add_specs
-INSERT INTO job_specs (job_id, generation, spec, payload, template, template_hash, followed, stored_at)
-SELECT n.job_id, n.generation, n.spec::json, n.payload::json, n.template::jsonb, n.template_hash, n.followed, %(now)s
+INSERT INTO job_specs (job_id, generation, spec, payload, template, template_hash, class, class_hash, followed, stored_at)
+SELECT n.job_id, n.generation, n.spec::json, n.payload::json, n.template::jsonb, n.template_hash, n.class, n.class_hash,
+       n.followed, %(now)s
 FROM unnest(%(job_ids)s::uuid[], %(generations)s::bigint[], %(specs)s::text[], %(payloads)s::text[],
-            %(templates)s::text[], %(template_hashes)s::bytea[], %(followed)s::boolean[])
-     AS n (job_id, generation, spec, payload, template, template_hash, followed)
+            %(templates)s::text[], %(template_hashes)s::bytea[], %(classes)s::text[], %(class_hashes)s::bytea[],
+            %(followed)s::boolean[])
+     AS n (job_id, generation, spec, payload, template, template_hash, class, class_hash, followed)
 RETURNING job_id, spec_id;
 
 -- name: add_jobs
