@@ -1,0 +1,99 @@
+"""The chart beside a real API server: each object by the server's own schemas, and what an uninstall leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from tests.support import chart_cases, helm, installation, light, objects
+from tests.support.kubectl import Kubectl, bundle
+
+# kinds of other projects, which a cluster need not know
+OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Kubectl]:
+    with light.LightCluster() as running:
+        kubectl = Kubectl(running.kubeconfig)
+        for name in (helm.NAMESPACE, "team-a", "team-b"):
+            kubectl.create_namespace(name, labels=RESTRICTED)
+        yield kubectl
+
+
+@pytest.fixture(scope="module")
+def known(cluster: Kubectl) -> Kubectl:
+    """With what must be there before something else is accepted: definitions, and the account of a pod."""
+    first = ("CustomResourceDefinition", "ServiceAccount")
+    objects = [thing for thing in helm.Helm("helm4").template(chart_cases.MATRIX["secret"]) if thing["kind"] in first]
+    cluster.run("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=bundle(objects))
+    return cluster
+
+
+def test_a_release_takes_the_place_of_the_plain_manifests(cluster: Kubectl) -> None:
+    """As docs/operations.md says; a ScheduledJob is not touched by it."""
+    cluster.run("apply", "-f", str(installation.ROOT / "crds"))
+    cluster.run("wait", "--for=condition=Established", *installation.DEFINITIONS)
+    cluster.run("apply", "-k", str(installation.ROOT / "deploy"))
+    team = cluster.within("team-a")
+    team.apply(objects.job("stays"))
+    uid = team.get("sjob", "stays")["metadata"]["uid"]
+    for places, kinds in (
+        ("", "apiservices,clusterroles,clusterrolebindings"),
+        ("", "validatingadmissionpolicies,validatingadmissionpolicybindings"),
+        ("kube-system", "rolebindings"),
+        (helm.NAMESPACE, "deployments,jobs,services,configmaps,secrets,serviceaccounts"),
+        (helm.NAMESPACE, "poddisruptionbudgets,roles,rolebindings"),
+    ):
+        cluster.within(places).run("delete", kinds, "-l", "app.kubernetes.io/part-of=clockhand")
+    there = helm.Helm("helm4", cluster.kubeconfig)
+    there.run(
+        "install", "clockhand", str(helm.CHART), "--take-ownership", "--timeout=3m", values=chart_cases.MATRIX["secret"]
+    )
+    assert team.get("sjob", "stays")["metadata"]["uid"] == uid
+    there.run("uninstall", "clockhand", "--timeout=3m")
+
+
+@pytest.mark.parametrize("major", helm.MAJORS, ids=str)
+def test_a_release_comes_is_upgraded_and_goes(cluster: Kubectl, major: helm.Helm) -> None:
+    there = helm.Helm(major.program, cluster.kubeconfig)
+    chart = str(helm.CHART)
+    there.run("install", "clockhand", chart, "--timeout=3m", values=chart_cases.MATRIX["secret"])
+    made = [
+        thing for thing in major.template(chart_cases.MATRIX["secret"]) if "helm.sh/hook" not in annotations_of(thing)
+    ]
+    assert len(names_of(cluster, made)) == len(made)
+    newer = {**chart_cases.MATRIX["secret"], "image": {"tag": "0.2.0"}, "runs": {"enabled": False}}
+    there.run("upgrade", "clockhand", chart, "--timeout=3m", values=newer)
+    assert cluster.find("apiservice", "v1alpha1.runs.clockhand.dev") is None
+    there.run("rollback", "clockhand", "1", "--timeout=3m")
+    there.run("uninstall", "clockhand", "--timeout=3m")
+    assert names_of(cluster, made) == {
+        helm.identity(thing) for thing in made if thing["kind"] == "CustomResourceDefinition"
+    }
+
+
+@pytest.mark.parametrize("name", chart_cases.MATRIX)
+def test_every_object_is_valid(known: Kubectl, name: str) -> None:
+    objects = [
+        thing for thing in helm.Helm("helm4").template(chart_cases.MATRIX[name]) if thing["apiVersion"] not in OTHERS
+    ]
+    said = known.run(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=bundle(objects)
+    )
+    assert len(said.out.splitlines()) == len(objects)
+    assert "Warning" not in said.err, "PodSecurity, or something deprecated"
+
+
+def annotations_of(thing: helm.Object) -> dict[str, str]:
+    found: dict[str, str] = thing["metadata"].get("annotations", {})
+    return found
+
+
+def names_of(cluster: Kubectl, objects: list[helm.Object]) -> set[str]:
+    """Those of the objects that are there."""
+    said = cluster.run("get", "--ignore-not-found", "-o", "json", "-f", "-", stdin=bundle(objects)).out
+    there = json.loads(said)
+    return {helm.identity(thing) for thing in there.get("items", [there])}
