@@ -129,7 +129,7 @@ def test_in_some_namespaces_the_operator_has_rights_in_these_alone() -> None:
     assert places == {(kind, place) for kind in ("Role", "RoleBinding") for place in ("team-a", "team-b")}
     there, everywhere = (roles("namespaced")[kind, "clockhand-operator"] for kind in ("Role", "ClusterRole"))
     assert there | everywhere == set(deploy.RIGHTS["ClusterRole", "clockhand-operator"])
-    assert everywhere == {"clockhand.dev/jobclasses: get list"}
+    assert {right for right in everywhere if not right.endswith(": get")} == {"clockhand.dev/jobclasses: get list"}
 
 
 @pytest.mark.parametrize("name", ["cert-manager", "issuer", "own-certificate"])
