@@ -42,10 +42,11 @@ def attempt(payload: Any = None, **fields: Any) -> attempts.Attempt:
 
 def seen(made: attempts.Attempt) -> sdk.Run:
     """The run as its handler sees it."""
-    return sdk.Run(made.run, is_ours=lambda: made.ending is None, beat=_beat)
+    return sdk.Run(made.run, is_ours=lambda: made.ending is None, beat=beat)
 
 
-def _beat() -> concurrent.futures.Future[None]:
+def beat() -> concurrent.futures.Future[None]:
+    """A heartbeat that is answered at once."""
     answered: concurrent.futures.Future[None] = concurrent.futures.Future()
     answered.set_result(None)
     return answered

@@ -16,7 +16,7 @@ from tests.support import attempts as made
 
 from clockhand import calling, errors
 from clockhand.domain import protocol
-from clockhand.worker import attempts, client, outcomes, processes, runner, sdk, tail
+from clockhand.worker import attempts, client, config, outcomes, processes, reports, runner, sdk, tail
 from clockhand.worker.attempts import Ending
 
 NO_LEASE = pytest.raises(asyncio.CancelledError)
@@ -69,6 +69,74 @@ def test_an_attempt_that_is_done_is_not_ended() -> None:
     attempt.done = True
     attempt.end(Ending.LOST)
     assert attempt.ending is None
+
+
+class Begun:
+    """A runner with places for 200, and what has begun in it; nothing is sent."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.attempts = attempts.Attempts()
+        settings = config.Settings(api_url="http://127.0.0.1:1", pool="team-a/mailers", worker_name="w", token="-")
+        self.reports = reports.Reports(client.Api(settings), self.attempts, worker=settings.worker_name)
+        self.runner = runner.Runner(
+            {made.run().handler: self._call},
+            attempts=self.attempts,
+            reports=self.reports,
+            rhythm=attempts.Rhythm(),
+            beat=made.beat,
+            concurrency=200,
+        )
+
+    def take(self, count: int) -> None:
+        runs = [made.run(token=str(number)) for number in range(count)]
+        self.runner.take(runs, self.attempts.clock())
+
+    async def _call(self, attempt: attempts.Attempt, run: sdk.Run) -> object:
+        self.tokens.append(attempt.run.token)
+        return None
+
+    def outcomes(self) -> list[tuple[str, protocol.Outcome]]:
+        """What is to be reported, and is not a success."""
+        told = [report for _, report in self.reports._batch()]
+        return [(one.token, one.outcome) for one in told if one.outcome is not protocol.Outcome.SUCCEEDED]
+
+
+async def test_others_have_their_turn_before_the_last_of_many_has_begun() -> None:
+    here = Begun()
+    here.take(150)
+    assert here.runner.free == 50
+    await asyncio.sleep(0)
+    assert 0 < len(here.tokens) < 100
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert here.tokens == [str(number) for number in range(150)]
+    assert (here.runner.free, here.outcomes()) == (200, [])
+
+
+async def test_what_was_ended_before_it_began_does_not_begin() -> None:
+    here = Begun()
+    here.take(210)  # ten more than there are places
+    stopped, lost = (one for one in here.attempts if one.run.token in ("190", "191"))
+    stopped.end(Ending.STOP, "Cancelled")
+    here.attempts.lose(lost, "somebody else's")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert here.tokens == [str(number) for number in range(200) if number not in (190, 191)]
+    assert here.outcomes() == [
+        *((str(number), protocol.Outcome.RELEASED) for number in range(200, 210)),
+        ("190", protocol.Outcome.DISRUPTED),
+    ]
+
+
+async def test_what_has_not_begun_when_the_worker_stops_is_given_back() -> None:
+    here = Begun()
+    here.take(100)
+    here.runner.draining = True
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(here.tokens) < 100
+    assert len(here.outcomes()) == 100 - len(here.tokens)
 
 
 async def test_a_handler_goes_no_further_than_its_lease() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import functools
 import types
@@ -19,6 +20,8 @@ from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, named
 _COLLECT_SECONDS = 0.01
 _LEAVE_SECONDS = 3.0
 _AGAIN_SECONDS = 1.0
+_AT_ONCE = 32
+"""Attempts that begin in one go: the next claim and reports are on their way before the last of many has begun."""
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -47,6 +50,7 @@ class Runner:
         self._beat = beat
         self._concurrency = concurrency
         self._tasks: set[asyncio.Task[None]] = set()
+        self._coming: collections.deque[tuple[Attempt, bool]] = collections.deque()
         self._freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         metrics.WORKER_RUNNING.set_function(lambda: len(self._tasks))
@@ -54,7 +58,11 @@ class Runner:
     @property
     def free(self) -> int:
         """Places for runs: of handlers, and of what one request may list."""
-        return min(self._concurrency - len(self._tasks), protocol.MAX_RUNS - len(self._attempts))
+        return min(self._places, protocol.MAX_RUNS - len(self._attempts))
+
+    @property
+    def _places(self) -> int:
+        return self._concurrency - len(self._tasks) - len(self._coming)
 
     async def places(self) -> int:
         """Waits for a free place, and some milliseconds for others where most are taken."""
@@ -74,14 +82,17 @@ class Runner:
         """
         until = self._rhythm.trusted_until(sent)
         unsure = unsure or until - self._attempts.clock() < self._rhythm.heartbeat
+        begins = bool(self._coming)
         for run in runs:
             attempt = self._attempts.take(run, trusted_until=float("inf") if unsure else until)
             if attempt is None:
                 continue
-            if self.draining or len(self._tasks) >= self._concurrency:
+            if self.draining or self._places <= 0:
                 self._give_back(attempt)
             else:
-                self._start(attempt, unsure)
+                self._coming.append((attempt, unsure))
+        if not begins:
+            self._begin_some()
 
     async def drain(self, *, grace: float, hurry: asyncio.Event) -> None:
         """Lets what runs end within `grace` seconds, or until `hurry`; then ends it, and reports what ends no more."""
@@ -106,6 +117,18 @@ class Runner:
         await asyncio.wait({hurried, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         ended.cancel()
+
+    def _begin_some(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._coming))):
+            attempt, unsure = self._coming.popleft()
+            if self._attempts.get(attempt.key) is not attempt:
+                continue
+            if self.draining or attempt.ending is not None:
+                self._give_back(attempt)
+            else:
+                self._start(attempt, unsure)
+        if self._coming:
+            self._loop.call_soon(self._begin_some)
 
     def _start(self, attempt: Attempt, unsure: bool) -> None:
         task = self._loop.create_task(self._make(attempt, unsure))
