@@ -16,7 +16,7 @@ from clockhand.domain import ids
 
 STEADY = 2
 """Replicas that nothing is done to."""
-_SPARE_ROUNDS = 2
+_SPARE_ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,19 @@ def start_crew(arena: Stage) -> None:
     wait_for("every shard to be held", lambda: arena.query(held)[0].count == ids.SHARDS)
 
 
-def execute(arena: Stage, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
-    """Strikes until there were `times` hits, or twice as many rounds and two; then lets all come to rest, and checks.
+def rounds(times: int) -> range:
+    """The rounds for so many hits: which process is given how much is chance, and one with too little is not hit."""
+    return range(1, 2 * times + _SPARE_ROUNDS + 1)
 
-    Which replica is given how much is chance, and one that has too little to do for a fault is not hit by it.
-    """
+
+def execute(arena: Stage, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
+    """Strikes until there were `times` hits, or its rounds are over; then lets all come to rest, and checks."""
     with arena.fleet(fault.plans) as fleet:
         scene = Scene(arena, fleet)
         hits = 0
         failure = ""
         try:
-            for number in range(1, 2 * times + _SPARE_ROUNDS + 1):
+            for number in rounds(times):
                 scene.wanted = times - hits
                 hits += fault.strike(scene, number)
                 if hits >= times:

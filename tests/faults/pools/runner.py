@@ -10,7 +10,7 @@ from tests.faults.pools import checker, witness
 from tests.faults.pools.catalogue import Fault
 from tests.faults.pools.scene import Scene
 from tests.faults.pools.stage import Arena, Setting, Stage
-from tests.faults.runner import Result
+from tests.faults.runner import Result, rounds
 
 SETTLE_SECONDS = 90.0
 _NO_MISTAKES = (": Traceback", '"most_workers_silent"')
@@ -32,12 +32,12 @@ def by_setting(faults: Sequence[Fault]) -> Iterator[tuple[Setting, Sequence[Faul
 
 
 def execute(stage: Stage, fault: Fault, *, times: int, say: Callable[[str], None] = print) -> Result:
-    """Strikes until there were `times` hits, or twice as many rounds; then lets everything come to rest, and checks."""
+    """Strikes until there were `times` hits, or its rounds are over; then lets everything come to rest, and checks."""
     with stage.fleet(fault.plans) as fleet:
         scene = Scene(stage, fleet, dict(fault.settings), fault.workers)
         hits, failure = 0, []
         try:
-            for number in range(1, 2 * times + 1):
+            for number in rounds(times):
                 scene.wanted = times - hits
                 scene.staff()
                 hits += fault.strike(scene, number)
