@@ -14,7 +14,8 @@ from clockhand.domain import limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OWN = "clockhand-system"
-POLICIES = "clockhand-pod-template-author,clockhand-worker-pool-author"
+DEFINITIONS = "scheduledjobs.clockhand.dev,workerpools.clockhand.dev,jobclasses.clockhand.dev"
+POLICIES = "clockhand-pod-template-author,clockhand-job-class-user,clockhand-worker-pool-author"
 
 RIGHTS = {
     ("ClusterRole", "clockhand-operator"): [
@@ -31,7 +32,7 @@ RIGHTS = {
         "policy/poddisruptionbudgets: create delete get patch",
         "/events: create patch",
         "/namespaces: get",
-        "apiextensions.k8s.io/customresourcedefinitions[scheduledjobs.clockhand.dev,workerpools.clockhand.dev]: get",
+        f"apiextensions.k8s.io/customresourcedefinitions[{DEFINITIONS}]: get",
         "apiregistration.k8s.io/apiservices[v1alpha1.runs.clockhand.dev]: get",
         f"admissionregistration.k8s.io/validatingadmissionpolicies[{POLICIES}]: get",
         f"admissionregistration.k8s.io/validatingadmissionpolicybindings[{POLICIES}]: get",

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from clockhand.admin.doctor import cluster, table
-from clockhand.domain import rights
+from clockhand.domain import definition, rights
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,9 +26,17 @@ def test_the_operators_rights_are_those_that_the_manifests_give() -> None:
 
 def test_the_admission_policies_are_those_that_the_manifests_have() -> None:
     names = [one["metadata"]["name"] for one in _documents("admission-policy.yaml")]
-    assert sorted(set(names)) == sorted(cluster.POLICIES)
+    assert sorted(set(names)) == sorted(rights.POLICIES)
     [service] = _documents("apiservice.yaml")
-    assert service["metadata"]["name"] == cluster.API_SERVICE
+    assert service["metadata"]["name"] == rights.API_SERVICE
+
+
+def test_the_definitions_are_all_that_there_are() -> None:
+    names = [f"{resource.plural}.{definition.GROUP}" for resource in cluster.RESOURCES]
+    assert sorted(names) == sorted(rights.DEFINITIONS)
+    assert sorted(f"{path.stem}.yaml" for path in (ROOT / "crds").iterdir()) == sorted(
+        f"{resource.kind.lower()}.yaml" for resource in cluster.RESOURCES
+    )
 
 
 def test_the_page_has_every_check_in_its_order() -> None:

@@ -20,10 +20,13 @@ class Right:
         return f"{self.group}/{self.resource}{names}: {' '.join(self.verbs)}"
 
 
-_POLICIES = ("clockhand-pod-template-author", "clockhand-worker-pool-author")
+DEFINITIONS = ("scheduledjobs.clockhand.dev", "workerpools.clockhand.dev", "jobclasses.clockhand.dev")
+API_SERVICE = "v1alpha1.runs.clockhand.dev"
+POLICIES = ("clockhand-pod-template-author", "clockhand-job-class-user", "clockhand-worker-pool-author")
 NEEDED: Sequence[Right] = (
     Right("clockhand.dev", "scheduledjobs", ("delete", "get", "list", "watch")),
     Right("clockhand.dev", "workerpools", ("get", "list", "watch")),
+    Right("clockhand.dev", "jobclasses", ("get", "list")),
     Right("clockhand.dev", "scheduledjobs/status", ("patch",)),
     Right("clockhand.dev", "workerpools/status", ("patch",)),
     Right("", "pods", ("create", "delete", "get", "list", "watch")),
@@ -37,15 +40,10 @@ NEEDED: Sequence[Right] = (
 )
 """Without one of these the operator cannot do its work."""
 FOR_THE_DOCTOR: Sequence[Right] = (
-    Right(
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-        ("get",),
-        ("scheduledjobs.clockhand.dev", "workerpools.clockhand.dev"),
-    ),
-    Right("apiregistration.k8s.io", "apiservices", ("get",), ("v1alpha1.runs.clockhand.dev",)),
-    Right("admissionregistration.k8s.io", "validatingadmissionpolicies", ("get",), _POLICIES),
-    Right("admissionregistration.k8s.io", "validatingadmissionpolicybindings", ("get",), _POLICIES),
+    Right("apiextensions.k8s.io", "customresourcedefinitions", ("get",), DEFINITIONS),
+    Right("apiregistration.k8s.io", "apiservices", ("get",), (API_SERVICE,)),
+    Right("admissionregistration.k8s.io", "validatingadmissionpolicies", ("get",), POLICIES),
+    Right("admissionregistration.k8s.io", "validatingadmissionpolicybindings", ("get",), POLICIES),
 )
 """What it reads besides, where somebody runs `clockhand doctor` in its pod; without one of these a check is skipped."""
 

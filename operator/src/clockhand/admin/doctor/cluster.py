@@ -14,12 +14,11 @@ from cryptography import x509
 
 from clockhand import errors
 from clockhand.admin.doctor.patient import Patient
-from clockhand.domain import crd, definition, findings, instants, rights, workerpool_crd
+from clockhand.domain import crd, definition, findings, instants, jobclass_crd, rights, workerpool_crd
 from clockhand.domain.findings import Finding, counted
 from clockhand.kube import access, failures, installed
 
-API_SERVICE = "v1alpha1.runs.clockhand.dev"
-POLICIES = ("clockhand-pod-template-author", "clockhand-worker-pool-author")
+RESOURCES = (crd.RESOURCE, workerpool_crd.RESOURCE, jobclass_crd.RESOURCE)
 _SOON = timedelta(days=14)
 """Certificates that we make are renewed 30 days before their end."""
 _CALLS_AT_ONCE = 8
@@ -70,7 +69,7 @@ async def permissions(patient: Patient) -> Finding:
 async def definitions(patient: Patient) -> Finding:
     """The API server checks objects by the definitions of this release."""
     wrong = []
-    for resource in (crd.RESOURCE, workerpool_crd.RESOURCE):
+    for resource in RESOURCES:
         name = f"{resource.plural}.{definition.GROUP}"
         try:
             stored = await installed.definition(patient.api, name)
@@ -90,10 +89,11 @@ async def definitions(patient: Patient) -> Finding:
 async def runs_api(patient: Patient) -> Finding:
     """`kubectl get runs` is answered, and no namespace waits for it to be deleted."""
     try:
-        found = await installed.api_service(patient.api, API_SERVICE)
+        found = await installed.api_service(patient.api, rights.API_SERVICE)
     except errors.NotFound:
         return findings.warning(
-            f"APIService {API_SERVICE} is not there: nobody answers `kubectl get runs`", "install it, if it is wanted"
+            f"APIService {rights.API_SERVICE} is not there: nobody answers `kubectl get runs`",
+            "install it, if it is wanted",
         )
     available = _condition(found, "Available")
     if available.get("status") != "True":
@@ -124,7 +124,7 @@ async def certificates(patient: Patient) -> Finding:
 async def admission(patient: Patient) -> Finding:
     """Nobody gains rights through a pod template."""
     wrong = []
-    for name in POLICIES:
+    for name in rights.POLICIES:
         try:
             policy, binding = await installed.policy(patient.api, name)
         except failures.ResourceMissing:
@@ -150,7 +150,7 @@ _RENEWAL = "see that `clockhand api --runs` runs, which renews its own; one that
 
 async def _authority(patient: Patient) -> Sequence[tuple[str, x509.Certificate | None]]:
     try:
-        found = await installed.api_service(patient.api, API_SERVICE)
+        found = await installed.api_service(patient.api, rights.API_SERVICE)
     except errors.NotFound:
         return ()
     bundle = _at(found, "spec", "caBundle")
