@@ -82,9 +82,9 @@ async def test_a_snapshot_that_is_held_shows(db: database.Database, database_url
         async with db.transaction() as connection:
             await connection.execute("SELECT pg_current_xact_id()")
         async with db.transaction() as connection:
-            held = await rows.horizon(connection)
-        assert held.seconds >= 0.5
-        assert held.transactions >= 1
+            held = await rows.look(connection)
+        assert held.horizon_seconds >= 0.5
+        assert held.horizon_transactions >= 1
         await looks.step()
         assert (shown("clockhand_database_oldest_transaction_seconds") or 0) >= 0.5
 

@@ -41,7 +41,7 @@ RUN_SECONDS = Histogram(
 )
 LIVE_RUNS = Gauge(
     "clockhand_live_runs",
-    "Runs that are not over, for pods and for pools; 10,000 stands for that many or more. Of one operator",
+    "Runs that are not over and not Blocked, for pods and for pools; 10,000 stands for that many or more. Of one operator",
     ("state", "mode"),
 )
 BLOCKED_RUNS = Gauge(

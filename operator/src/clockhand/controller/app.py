@@ -74,7 +74,12 @@ def _beside(
     mirroring = _mirroring(one, settings, db=db, client=client)
     recorder = events.Recorder(event_calls.Events(client, instance=settings.replica))
     writer = status.StatusWriter(db, objects.Objects(client), recorder=recorder)
-    pruning = prune.Prune(db, replica=settings.replica, retention_days=settings.retention_days)
+    pruning = prune.Prune(
+        db,
+        replica=settings.replica,
+        retention_days=settings.retention_days,
+        is_free=lambda: duties.PRUNE in one.held.free_duties,
+    )
     surveying = survey.Survey(db, retention_days=settings.retention_days, is_mine=lambda: pruning.holds)
 
     async def write_status() -> float:

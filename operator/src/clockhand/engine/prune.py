@@ -5,6 +5,7 @@ It also makes the partitions of the coming weeks, which is why it must not be sw
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import structlog
@@ -17,16 +18,24 @@ log = structlog.get_logger(__name__)
 _LEASE = timedelta(minutes=10)
 _KEYS_KEPT = timedelta(days=1)
 _WEEK = timedelta(weeks=1)  # the window that is kept made begins a week before what is asked for
-_EVERY = 60.0
+_EVERY, _LOOK_EVERY = 60.0, 2.0
 _PARTITIONS_EVERY = timedelta(hours=1)
 
 
 class Prune:
     """Drops what is older than `retention_days`, in whole weeks rounded up."""
 
-    def __init__(self, db: database.Database, *, replica: str, retention_days: int) -> None:
+    def __init__(
+        self,
+        db: database.Database,
+        *,
+        replica: str,
+        retention_days: int,
+        is_free: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._db = db
         self._replica = replica
+        self._is_free = is_free
         self._days = retention_days
         self._held: duties.Held | None = None
         self._partitions_at: datetime | None = None
@@ -41,6 +50,8 @@ class Prune:
 
         Nothing is dropped by a clock that has jumped.
         """
+        if self._held is None and not self._is_free():
+            return _LOOK_EVERY
         async with self._db.transaction() as connection:
             now = await database.now(connection)
             if (await installation.clock(connection)).stored.step is not None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from clockhand import metrics
 from clockhand.domain import states
 from clockhand.store import database, survey
 
-EVERY = 30.0
+EVERY = 60.0
 _LOOK_EVERY = 2.0
 _WEEK = timedelta(weeks=1)
 _MODES = {False: "pod", True: "pool"}
@@ -34,37 +33,34 @@ class Survey:
             _forget()
             return _LOOK_EVERY
         async with self._db.transaction() as connection:
-            now = await database.now(connection)
-            live = await survey.live(connection)
-            horizon = await survey.horizon(connection)
-            weeks = await survey.weeks(connection)
-        _tell_live(live, now)
-        metrics.OLDEST_TRANSACTION.set(horizon.seconds)
-        metrics.HORIZON_LAG.set(horizon.transactions)
-        if weeks is None:
+            seen = await survey.look(connection)
+        _tell_live(seen.live)
+        metrics.OLDEST_TRANSACTION.set(seen.horizon_seconds)
+        metrics.HORIZON_LAG.set(seen.horizon_transactions)
+        if seen.weeks is None:
             metrics.PARTITIONS_AHEAD.set(0)
         else:
-            metrics.PARTITIONS_AHEAD.set((weeks.end - now).total_seconds())
+            metrics.PARTITIONS_AHEAD.set((seen.weeks.end - seen.now).total_seconds())
             # a partition goes when all of its week is too old
-            overdue = now - self._kept - (weeks.oldest + 2 * _WEEK)
+            overdue = seen.now - self._kept - (seen.weeks.oldest + 2 * _WEEK)
             metrics.RETENTION_OVERDUE.set(max(overdue.total_seconds(), 0))
         return EVERY
 
 
-def _tell_live(rows: Sequence[Any], now: datetime) -> None:
+def _tell_live(found: Sequence[survey.Live]) -> None:
     blocked: Counter[str] = Counter()
-    for state in states.LIVE:
+    for state in states.LIVE - {states.RunState.BLOCKED}:
         for mode in _MODES.values():
             metrics.LIVE_RUNS.labels(state=state.value, mode=mode).set(0)
     waits = dict.fromkeys(_MODES.values(), 0.0)
-    for row in rows:
-        mode = _MODES[row.pooled]
-        if row.state == states.RunState.BLOCKED:
-            blocked[row.reason or ""] += row.runs
+    for one in found:
+        mode = _MODES[one.pooled]
+        if one.state == states.RunState.BLOCKED:
+            blocked[one.reason or ""] += one.runs
         else:
-            metrics.LIVE_RUNS.labels(state=row.state, mode=mode).set(row.runs)
-        if row.state == states.RunState.QUEUED:
-            waits[mode] = max((now - row.oldest).total_seconds(), 0)
+            metrics.LIVE_RUNS.labels(state=one.state, mode=mode).set(one.runs)
+        if one.state == states.RunState.QUEUED:
+            waits[mode] = one.oldest
     for reason in (states.Reason.JOB_LIMIT, states.Reason.GROUP_LIMIT, *blocked):
         metrics.BLOCKED_RUNS.labels(reason=str(reason)).set(blocked[reason])
     for mode, seconds in waits.items():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import Any
+
+import msgspec
 
 from clockhand.store import database, partitions
 
@@ -14,15 +15,17 @@ LIMIT = 10_000
 _WEEK = timedelta(weeks=1)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Horizon:
-    """How far back dead rows are kept, for the sake of somebody's transaction."""
+class Live(msgspec.Struct, frozen=True):
+    """So many live runs are alike. `reason` of Blocked ones alone; `oldest`: for how many seconds the first was ready."""
 
-    seconds: float
-    transactions: int
+    state: str
+    reason: str | None
+    pooled: bool
+    runs: int
+    oldest: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Weeks:
     """From when to when there are partitions, in each of the tables that have them."""
 
@@ -30,24 +33,31 @@ class Weeks:
     end: datetime
 
 
-async def live(connection: database.Connection) -> Sequence[Any]:
-    """Rows (state, reason, pooled, runs, oldest); `reason` of Blocked runs alone, `oldest` is when the first was ready."""
-    return await database.fetch(connection, "survey.live", {"limit": LIMIT})
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found. `horizon_seconds` and `horizon_transactions`: how far back dead rows are kept for somebody."""
 
-
-async def horizon(connection: database.Connection) -> Horizon:
-    """What holds vacuum back now."""
-    row = await database.fetch_one(connection, "survey.horizon")
-    assert row is not None
-    return Horizon(row.seconds, row.transactions)
-
-
-async def weeks(connection: database.Connection) -> Weeks | None:
+    now: datetime
+    live: Sequence[Live]
+    horizon_seconds: float
+    horizon_transactions: int
+    weeks: Weeks | None
     """None where a table has no partition at all."""
+
+
+async def look(connection: database.Connection) -> Look:
+    """All of it at once."""
+    row = await database.fetch_one(connection, "survey.look", {"limit": LIMIT})
+    assert row is not None
+    live = msgspec.convert(row.live, list[Live])
+    return Look(database.time_in(connection, row), live, row.seconds, row.transactions, _weeks(row.partitions))
+
+
+def _weeks(names: Iterable[str]) -> Weeks | None:
     starts: dict[str, list[datetime]] = {parent: [] for parent in partitions.PARENTS}
-    for row in await database.fetch(connection, "partitions.existing"):
-        if monday := partitions.week_of(row.name):
-            starts[row.parent].append(datetime.combine(monday, time(), UTC))
+    for name in names:
+        if monday := partitions.week_of(name):
+            starts[name.rpartition("_")[0]].append(datetime.combine(monday, time(), UTC))
     if not all(starts.values()):
         return None
     return Weeks(min(map(min, starts.values())), min(map(max, starts.values())) + _WEEK)
