@@ -187,7 +187,8 @@ def test_the_api_and_the_worker_meet_in_the_trace_of_a_run(scene: Scene) -> None
     assert (whole.parent_id, whole.failed) == ("", True)
     assert whole.attributes["clockhand.state"] == "Dead"
     assert {span.attributes["clockhand.run_id"] for span in spans} == {run["run_id"]}
-    assert SECRET not in str(spans)
+    assert all(span.failed for span in spans if span.name == "handler fail")
+    assert SECRET not in "".join(span.said for span in spans)
 
 
 def test_the_operator_and_the_pod_meet_in_the_trace_of_a_run(scene: Scene) -> None:

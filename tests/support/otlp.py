@@ -24,6 +24,8 @@ class Span:
     parent_id: str
     attributes: dict[str, Any]
     failed: bool
+    said: str
+    """All of it, as text."""
 
 
 class Receiver:
@@ -84,6 +86,7 @@ def _span(service: str, span: Any) -> Span:
         parent_id=span.parent_span_id.hex(),
         attributes=_values(span.attributes),
         failed=span.status.code == span.status.STATUS_CODE_ERROR,
+        said=str(span),
     )
 
 

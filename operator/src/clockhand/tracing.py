@@ -170,15 +170,23 @@ def inside(name: str, parent: str | None, attributes: Attributes) -> Iterator[An
     carrier = {} if parent is None else {_HEADER: parent}
     context = tracecontext.TraceContextTextMapPropagator().extract(carrier)
     kind = _state.api.SpanKind.SERVER
-    with _state.tracer.start_as_current_span(name, context, kind=kind, attributes=attributes) as span:
-        yield span
+    with _state.tracer.start_as_current_span(
+        name, context, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except Exception as error:  # what it says may hold anything
+            span.set_status(_state.api.StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 @contextlib.contextmanager
-def handling(handler: str, parent: str | None, attributes: Attributes) -> Iterator[None]:
-    """A span around a handler's attempt. Where this process traces nothing itself, the handler's own spans belong to it."""
+def handling(handler: str, parent: str | None, about: Attributes) -> Iterator[None]:
+    """A span around a handler's attempt. Where this process traces nothing itself, the handler's own spans are below
+    `parent` nevertheless.
+    """
     if _state is not None:
-        with inside(f"handler {handler}", parent, attributes):
+        with inside(f"handler {handler}", parent, {f"clockhand.{name}": value for name, value in about.items()}):
             yield
         return
     leave = _entered(parent)

@@ -147,10 +147,11 @@ class Runner:
             return
         clock = self._attempts.clock
         tail.current.set(attempt.tail)
-        structlog.contextvars.bind_contextvars(**named(attempt.run))
+        about = named(attempt.run)
+        structlog.contextvars.bind_contextvars(**about)
         began = clock()
         try:
-            with tracing.handling(attempt.run.handler, attempt.run.traceparent, _traced(attempt.run)):
+            with tracing.handling(attempt.run.handler, attempt.run.traceparent, about):
                 value = await _leased(self._call(attempt), functools.partial(self._attempts.is_trusted, attempt))
             report = outcomes.returned(attempt, value, clock() - began)
         except BaseException as error:
@@ -197,10 +198,6 @@ class Runner:
         attempt.done = True
         stopped = attempt.ending is Ending.STOP
         self._reports.add(attempt, outcomes.interrupted(attempt) if stopped else outcomes.released(attempt))
-
-
-def _traced(run: protocol.Run) -> tracing.Attributes:
-    return {f"clockhand.{field}": value for field, value in named(run).items()}
 
 
 def _tell(attempt: Attempt, report: protocol.Report) -> None:
