@@ -241,6 +241,20 @@ class Processes:
     def pid(self, name: str) -> int:
         return self._running[name].pid
 
+    def health_port(self, name: str) -> int:
+        """Where a part that was started serves its probes and its metrics."""
+        return self._health[name]
+
+    @property
+    def url(self) -> str:
+        """The API server's."""
+        return self._cluster.url
+
+    @property
+    def ca(self) -> Path:
+        """The authority of its certificate."""
+        return self._cluster.ca
+
     def log(self, name: str) -> Path:
         return self._directory / f"{name}.log"
 
