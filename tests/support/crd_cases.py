@@ -1,10 +1,10 @@
-"""ScheduledJobs that the API server must take, and others that it must refuse with a sentence."""
+"""ScheduledJobs and JobClasses that the API server must take, and others that it must refuse with a sentence."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from clockhand.domain import crd
+from clockhand.domain import crd, jobclass_crd
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "any"}]}}
 Json = dict[str, Any]
@@ -29,6 +29,17 @@ def when(**fields: object) -> Json:
 def of_class(**run: object) -> Json:
     """An object whose pods are of a JobClass."""
     return job(template=None, run=run)
+
+
+def job_class(name: str = "batch", **fields: Any) -> Json:
+    """A good class, but for the fields given; None takes one away."""
+    spec = {"namespaces": ["team-a"], "template": TEMPLATE, "allow": ["Args"], **fields}
+    return {
+        "apiVersion": f"{crd.GROUP}/{crd.VERSION}",
+        "kind": jobclass_crd.KIND,
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
 
 
 NOON = "2026-12-24T12:00:00Z"
@@ -178,4 +189,23 @@ ACCEPTED = [
     ),
     *(when(every=text, startAt=NOON) for text in ("90m", "1h30m", "36h", "7d", "1d2h3m4s")),
     *(when(at=text, ttlSecondsAfterFinished=0) for text in (NOON, "2026-12-24T18:00:00.123+01:00")),
+]
+
+
+REFUSED_CLASSES: list[tuple[Json, str]] = [
+    (job_class(namespaces=None), "spec.namespaces: Required value"),
+    (job_class(namespaces=[]), "spec.namespaces in body should have at least 1 items"),
+    (job_class(namespaces=["Team"]), "spec.namespaces is no name of a namespace"),
+    (job_class(template=None), "spec.template: Required value"),
+    (job_class(template={"spec": {}}), "spec.template.spec.containers: Required value"),
+    (job_class(template={"spec": {"containers": [{"name": "a"}]}}), "spec.template.spec.containers[0].image: Required"),
+    (
+        job_class(template={"spec": {**TEMPLATE["spec"], "restartPolicy": "Always"}}),
+        'spec.template.spec.restartPolicy: Unsupported value: "Always": supported values: "Never"',
+    ),
+    (job_class(allow=["Image"]), 'supported values: "Command", "Args", "Env"'),
+    (job_class(images=["a b"]), "spec.images is no name of an image: leave white space out"),
+    (job_class(maxResources={"cpu": "much"}), "spec.maxResources is no quantity: write one such as 500m, 2 or 1Gi"),
+    (job_class(volumes=[]), 'unknown field "spec.volumes"'),
+    (job_class("a" * 64), "metadata.name must be at most 63 characters"),
 ]

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 OWN = "clockhand-system"
 OPERATOR = "clockhand-operator"
 API_SERVICE = "v1alpha1.runs.clockhand.dev"
-DEFINITIONS = ("crd/scheduledjobs.clockhand.dev", "crd/workerpools.clockhand.dev")
+DEFINITIONS = tuple(f"crd/{plural}.clockhand.dev" for plural in ("scheduledjobs", "workerpools", "jobclasses"))
 RIGHTS = (
     "namespace.yaml",
     "accounts.yaml",

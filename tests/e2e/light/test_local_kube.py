@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.support import kubectl as kubectls
 from tests.support import light, local_kube, postgres
-from tests.support.crd_cases import ACCEPTED, REFUSED, job
+from tests.support.crd_cases import ACCEPTED, REFUSED, REFUSED_CLASSES, job
 from tests.support.kube_http import MERGE, METADATA, STEPS, STRATEGIC, TABLE, Answer, KubeHttp
 
 from clockhand.store import database, migrations
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DEFAULT = "namespaces/default"
 JOBS = f"/apis/clockhand.dev/v1alpha1/{DEFAULT}/scheduledjobs"
 POOLS = f"/apis/clockhand.dev/v1alpha1/{DEFAULT}/workerpools"
+CLASSES = "/apis/clockhand.dev/v1alpha1/jobclasses"
 PODS = f"/api/v1/{DEFAULT}/pods"
 MAPS = f"/api/v1/{DEFAULT}/configmaps"
 DEPLOYMENTS = f"/apis/apps/v1/{DEFAULT}/deployments"
@@ -70,6 +71,13 @@ def test_bad_job_is_refused_alike(both: Both, body: Json, sentence: str) -> None
     assert _refusal(ours) == _refusal(real)
 
 
+@pytest.mark.parametrize(("body", "sentence"), REFUSED_CLASSES, ids=[sentence[:50] for _, sentence in REFUSED_CLASSES])
+def test_bad_class_is_refused_alike(both: Both, body: Json, sentence: str) -> None:
+    real, ours = both.call("POST", f"{CLASSES}?fieldValidation=Strict", body)
+    assert sentence in str(ours.body["message"])
+    assert _refusal(ours) == _refusal(real)
+
+
 @pytest.mark.parametrize("body", ACCEPTED, ids=lambda body: str(body["spec"])[:60])
 def test_good_job_is_stored_alike(both: Both, body: Json) -> None:
     real, ours = both.call("POST", JOBS, body)
@@ -80,7 +88,7 @@ def test_good_job_is_stored_alike(both: Both, body: Json) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_is_stored_alike(both: Both, path: Path) -> None:
     for body in yaml.safe_load_all(path.read_text()):
-        where = POOLS if body["kind"] == "WorkerPool" else JOBS
+        where = {"WorkerPool": POOLS, "JobClass": CLASSES}.get(body["kind"], JOBS)
         real, ours = both.call("POST", where, body)
         assert (ours.code, _essence(ours.body)) == (201, _essence(real.body))
         both.call("DELETE", f"{where}/{body['metadata']['name']}")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import urllib.parse
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import light, workers_api
+from tests.support import light, objects, workers_api
 from tests.support.kubectl import Kubectl
 
 from clockhand.api import reviews
 from clockhand.domain import protocol
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
-from clockhand.store import database
+from clockhand.store import classes, database
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 TEAM, OTHER = "team-a", "team-b"
@@ -99,3 +100,33 @@ async def test_a_template_takes_the_right_to_create_pods(
             while (made := await caller.post("/v1/jobs", WITH_POD)).status == 403:  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
         assert made.status == 201, made.text
+
+
+async def test_a_run_of_a_class_takes_the_right_to_use_it(
+    cluster: light.LightCluster, db: database.Database, tmp_path: Path
+) -> None:
+    spec = {"namespaces": [TEAM], "template": WITH_POD["template"], "allow": ["Args"]}
+    async with db.transaction() as connection:
+        await classes.store(connection, [classes.Class("batch", json.dumps(spec), b"hash")])
+    editor = token(cluster, "editor", f"--audience={protocol.AUDIENCE}")
+    of_class = {"schedule": "0 2 * * *", "run": {"class": "batch"}}
+    async with serving(cluster, db, tmp_path) as api:
+        caller = api.caller(editor)
+        refused = await caller.post("/v1/jobs", of_class)
+        assert (refused.status, "may use the JobClass batch" in refused.text) == (403, True)
+        use = objects.role("use-batch", ("clockhand.dev", "jobclasses", ["use"]))
+        team = Kubectl(cluster.kubeconfig, TEAM)
+        await asyncio.to_thread(team.apply, {**use, "rules": [{**use["rules"][0], "resourceNames": ["batch"]}]})
+        account = f"--serviceaccount={TEAM}:editor"
+        await asyncio.to_thread(team.run, "create", "rolebinding", "use-batch", "--role=use-batch", account)
+        # what was answered is kept for ten seconds
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (made := await caller.post("/v1/jobs", of_class)).status == 403:  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
+        assert made.status == 201, made.text
+        one = f"/v1/jobs/{made.json['id']}"
+        edited = await caller.send("PATCH", one, {"run": {"args": ["all"]}})
+        assert (edited.status, edited.json["run"]) == (200, {"class": "batch", "args": ["all"]})
+        assert (await caller.post("/v1/jobs", {**of_class, "run": {"class": "other"}})).status == 403
+        many = await caller.post("/v1/jobs:batch", [of_class, {**of_class, "run": {"class": "other"}}, JOB])
+        assert [item.get("error", {}).get("status") for item in many.json["items"]] == [None, 403, None]

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 _GROUP = "clockhand.dev/"
 _KIND = "ScheduledJob"
-_POOL = "WorkerPool"
+_ELSEWHERE = {
+    "WorkerPool": "REST has no pools: one exists once a worker claims from it",
+    "JobClass": "REST has no classes: an administrator of the cluster makes them by kubectl",
+}
 _EXAMPLES = """
 \b
 Examples:
@@ -27,7 +30,7 @@ Examples:
 
 A job is known by its metadata.name. What a manifest leaves out goes back to its default, but for suspend and for
 ttlSecondsAfterFinished, which stay. A template
-needs the token of a user of the cluster who may create pods there.
+needs the token of a user of the cluster who may create pods there, and a run one of a user who may use its JobClass.
 """
 
 
@@ -115,8 +118,8 @@ def _is(job: Job, document: Mapping[str, Any]) -> bool:
 
 def _wanted(manifest: Mapping[str, object]) -> _Wanted:
     kind, version = manifest.get("kind"), str(manifest.get("apiVersion"))
-    if kind == _POOL and version.startswith(_GROUP):
-        raise errors.InvalidInput("", "REST has no pools: one exists once a worker claims from it")
+    if kind in _ELSEWHERE and version.startswith(_GROUP):
+        raise errors.InvalidInput("", _ELSEWHERE[str(kind)])
     if kind != _KIND or not version.startswith(_GROUP):
         raise errors.InvalidInput("", f"only {_KIND} objects of {_GROUP}v1alpha1 can be applied over REST")
     metadata, spec = manifest.get("metadata"), manifest.get("spec")

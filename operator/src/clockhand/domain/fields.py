@@ -291,7 +291,7 @@ _WHAT = (
     Field(path="run.env[]", kind=Kind.OBJECT, text="A variable."),
     Field(path="run.env[].name", kind=Kind.STRING, text="Its name.", low=1, high=128, required=True),
     Field(path="run.env[].value", kind=Kind.STRING, text="Its value.", default="", high=8_192),
-    nested("run.resources", "What each pod needs, up to the maxResources of the class."),
+    Field(path="run.resources", kind=Kind.OBJECT, text="What each pod needs, up to the maxResources of the class."),
     *(
         row
         for name, text in (("requests", "What is kept free for it."), ("limits", "What it gets at most."))
