@@ -384,6 +384,8 @@ async def test_replicas_that_are_silent_or_of_another_kind(db: database.Database
     assert (await look(db, database_url, "replicas")).sentence == "1 replica live: operator"
     await run(db, "INSERT INTO replicas VALUES ('two', 'operator', now(), now(), '2026b')")
     assert "2026a, 2026b" in (await look(db, database_url, "replicas")).sentence
+    await run(db, "UPDATE replicas SET release = '0.' || zone_version")
+    assert "different releases: 0.2026a, 0.2026b" in (await look(db, database_url, "replicas")).sentence
     await run(db, "UPDATE replicas SET last_seen = now() - interval '5 minutes' WHERE replica = 'two'")
     found = await look(db, database_url, "replicas")
     assert (found.verdict, found.samples[0].startswith("two, last seen ")) == (Verdict.WARNING, True)

@@ -6,6 +6,8 @@ waking that its time is over, before it does anything else. What it writes in sp
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -26,7 +28,7 @@ class Shards:
     """This replica's shard leases. `lease` is in seconds; renew at a third of it by calling `run_once`.
 
     Shards are shared with the replicas of the same role alone.
-    With each renewal it says which zone data it has.
+    With each renewal it says of which release it is, and which zone data it has.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Shards:
             role=self._role,
             lease=self._lease,
             zone_version=self._zone_version,
+            release=_release(),
         )
         self.free_duties, self.newer_zones = view.free_duties, view.newer_zones
         if self._unwitnessed_at_first is None:
@@ -138,3 +141,8 @@ class Shards:
             log.info("shards_held", count=len(generations))
         self._generations = generations
         self._trusted_until = began + self._lease * (1 - _MARGIN)
+
+
+@functools.cache
+def _release() -> str:
+    return importlib.metadata.version("clockhand")

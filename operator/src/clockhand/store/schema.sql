@@ -320,6 +320,7 @@ CREATE TABLE public.replicas (
     started_at timestamp with time zone NOT NULL,
     last_seen timestamp with time zone NOT NULL,
     zone_version text COLLATE pg_catalog."C",
+    release text COLLATE pg_catalog."C",
     CONSTRAINT replicas_role_check CHECK ((role = ANY (ARRAY['operator'::text, 'api'::text])))
 )
 WITH (fillfactor='50');

@@ -43,11 +43,17 @@ def rotated(shards: Collection[int]) -> list[int]:
 
 
 async def beat(
-    connection: database.Connection, *, replica: str, role: sharding.Role, lease: float, zone_version: str
+    connection: database.Connection,
+    *,
+    replica: str,
+    role: sharding.Role,
+    lease: float,
+    zone_version: str,
+    release: str = "",
 ) -> View:
     """Records that `replica` lives and renews what it holds for `lease` seconds; returns what it sees then.
 
-    It sees the live replicas and the free shards of its own role. `zone_version` is that of its zone data.
+    It sees the live replicas and the free shards of its own role. `zone_version` is of its zone data, `release` its own.
     """
     parameters = {
         "replica": replica,
@@ -56,6 +62,7 @@ async def beat(
         "last": role.shards.stop - 1,
         "lease": lease,
         "zone_version": zone_version,
+        "release": release,
     }
     row = await database.fetch_one(connection, "shards.beat", parameters)
     assert row is not None

@@ -37,11 +37,12 @@ async def replicas(patient: Patient) -> Finding:
             "read its log: a process that stops as it should takes itself off the list",
             silent,
         )
-    zones = {row.zone_version for row in live}
-    if len(zones) > 1:
-        return findings.warning(
-            f"replicas have different zone data: {', '.join(sorted(zones))}", "let all run the same release"
-        )
+    for what, found in (("releases", {row.release for row in live}), ("zone data", {row.zone_version for row in live})):
+        if len(found) > 1:
+            return findings.warning(
+                f"replicas have different {what}: {', '.join(sorted(one or 'unknown' for one in found))}",
+                "end the roll-out: all should run the same release",
+            )
     return findings.ok(f"{counted(len(live), 'replica')} live: {', '.join(sorted(roles))}")
 
 

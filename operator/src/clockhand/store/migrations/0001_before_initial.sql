@@ -36,7 +36,8 @@ CREATE TABLE replicas (
     role            text NOT NULL CHECK (role IN ('operator', 'api')),
     started_at      timestamptz NOT NULL,
     last_seen       timestamptz NOT NULL,
-    zone_version    text COLLATE "C"             -- of its zone data
+    zone_version    text COLLATE "C",            -- of its zone data
+    release         text COLLATE "C"             -- of the program
 ) WITH (fillfactor = 50);
 
 -- The generation rises at every take-over; a holder whose generation is old writes nothing. Shards 0 to 255 are those of

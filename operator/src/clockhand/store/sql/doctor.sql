@@ -63,7 +63,8 @@ ORDER BY relname;
 SELECT epoch, timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS promoted FROM installation;
 
 -- name: replicas
-SELECT replica, role, last_seen, coalesce(zone_version, '') AS zone_version FROM replicas ORDER BY replica;
+SELECT replica, role, last_seen, coalesce(zone_version, '') AS zone_version, coalesce(release, '') AS release
+FROM replicas ORDER BY replica;
 
 -- name: leases
 -- What nobody holds now.

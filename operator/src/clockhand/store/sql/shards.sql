@@ -8,9 +8,10 @@ WITH installed AS (
            timeline <> substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS promoted
     FROM installation),
 stamped AS (
-    INSERT INTO replicas AS r (replica, role, started_at, last_seen, zone_version)
-    SELECT %(replica)s, %(role)s, time, time, %(zone_version)s FROM installed
-    ON CONFLICT (replica) DO UPDATE SET last_seen = excluded.last_seen, zone_version = excluded.zone_version),
+    INSERT INTO replicas AS r (replica, role, started_at, last_seen, zone_version, release)
+    SELECT %(replica)s, %(role)s, time, time, %(zone_version)s, %(release)s FROM installed
+    ON CONFLICT (replica) DO UPDATE SET last_seen = excluded.last_seen, zone_version = excluded.zone_version,
+                                        release = excluded.release),
 -- workers had nobody to renew their leases with until now, be it that no API process lived or that the database did not
 served AS (
     UPDATE installation SET served_since = installed.time
