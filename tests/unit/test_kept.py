@@ -96,3 +96,27 @@ async def test_many_who_are_not_known_do_not_push_out_who_is() -> None:
         await answers.get(number, nobody)
     assert await answers.get("known", source.ask) == 1
     assert len(answers) <= kept.ENTRIES
+
+
+async def test_who_was_known_still_is_after_a_failure_and_among_many_others() -> None:
+    clock, source = Clock(), Source()
+    answers = kept.Kept[int | None](clock)
+
+    async def nobody() -> None:
+        return None
+
+    assert not answers.knows("known")
+    await answers.get("known", source.ask)
+    clock.now = 2 * kept.KEEP_SECONDS
+    source.failure = errors.Unavailable("away")
+    with pytest.raises(errors.Unavailable):
+        await answers.get("known", source.ask)
+    for number in range(2 * kept.ENTRIES):
+        await answers.get(number, nobody)
+    assert answers.knows("known")
+    assert not answers.knows(2 * kept.ENTRIES - 1)
+    source.failure = None
+    assert await answers.get("known", source.ask) == 3, "what was known is asked again all the same"
+    clock.now = 4 * kept.KEEP_SECONDS
+    assert await answers.get("known", nobody) is None
+    assert not answers.knows("known"), "it was revoked"

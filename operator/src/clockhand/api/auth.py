@@ -7,11 +7,10 @@ longer. Who cannot be asked at the moment lets nobody in.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from clockhand import errors
-from clockhand.api import kept, problems, reviews
+from clockhand.api import kept, lanes, problems, reviews
 from clockhand.domain import tokens
 from clockhand.kube import access
 from clockhand.store import database
@@ -19,7 +18,7 @@ from clockhand.store import tokens as token_rows
 
 _LONGEST = 16_384
 _LOOKUPS = 2
-"""At a time: strangers who try tokens must not take the connections that the engine needs."""
+"""At a time, and as many of strangers: who tries tokens must not take the connections that the engine needs."""
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _NO_CLUSTER = "this installation knows static tokens alone: it has no cluster to ask about others"
 _NOT_GOOD = "the token is not good: unknown, revoked, expired, or not meant for this API"
@@ -56,7 +55,7 @@ class Gate:
         self._db = db
         self._reviews = asked
         self._tokens: kept.Kept[tokens.Token | None] = kept.Kept()
-        self._lookups = asyncio.Semaphore(_LOOKUPS)
+        self._lookups = lanes.Lanes(_LOOKUPS)
 
     async def caller(self, authorization: str | None) -> Caller:
         """The caller by the header `Authorization`; 401 where nobody vouches for one, 503 where nobody can be asked."""
@@ -76,10 +75,11 @@ class Gate:
 
     async def _static(self, secret: str) -> tokens.Token | None:
         digest = tokens.hash_of(secret)
-        return await self._tokens.get(digest, lambda: self._find(digest))
+        known = self._tokens.knows(digest)
+        return await self._tokens.get(digest, lambda: self._find(digest, known=known))
 
-    async def _find(self, digest: bytes) -> tokens.Token | None:
-        async with self._lookups, self._db.transaction() as connection:
+    async def _find(self, digest: bytes, *, known: bool) -> tokens.Token | None:
+        async with self._lookups.turn(known=known), self._db.transaction() as connection:
             return await token_rows.find(connection, digest=digest)
 
     async def _of_cluster(self, token: str) -> ClusterUser | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from clockhand.api import kept
+from clockhand.api import kept, lanes
 from clockhand.kube import access
 from clockhand.kube import client as clients
 
 _TOKENS_AT_ONCE = 8
-"""Strangers who try tokens must not keep the API server busy."""
+"""And as many of strangers: who tries tokens must not keep the API server busy."""
 
 
 class Reviews(Protocol):
@@ -29,17 +28,18 @@ class ApiServerReviews:
     def __init__(self, client: clients.Client, audiences: Sequence[str] = ()) -> None:
         self._client = client
         self._audiences = audiences
-        self._places = asyncio.Semaphore(_TOKENS_AT_ONCE)
+        self._lanes = lanes.Lanes(_TOKENS_AT_ONCE)
         self._users: kept.Kept[access.User | None] = kept.Kept()
         self._decisions: kept.Kept[access.Decision] = kept.Kept()
 
     async def user_of(self, token: str) -> access.User | None:
         # the digest, so that no token lies about in memory longer than its request
         key = hashlib.sha256(token.encode()).digest()
-        return await self._users.get(key, lambda: self._review(token))
+        known = self._users.knows(key)
+        return await self._users.get(key, lambda: self._review(token, known=known))
 
-    async def _review(self, token: str) -> access.User | None:
-        async with self._places:
+    async def _review(self, token: str, *, known: bool) -> access.User | None:
+        async with self._lanes.turn(known=known):
             return await access.review_token(self._client, token, self._audiences)
 
     async def decide(self, user: access.User, action: access.Action) -> access.Decision:
