@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from clockhand import errors
 from clockhand.admin.doctor.patient import LIMIT, Patient
@@ -17,6 +18,8 @@ from clockhand.store import database, doctor, installation, partitions, pruning
 MANY_DEAD = 10_000
 """Rows; fewer of them slow nothing down."""
 MANY_CHANGED = 100_000
+UNVACUUMED = timedelta(minutes=10)
+"""A busy table has many dead rows from one vacuum to the next, which is a minute or two."""
 _LATE = timedelta(hours=3)
 """Retention has its turn every hour."""
 _WEEK = timedelta(weeks=1)
@@ -86,10 +89,15 @@ async def bloated(patient: Patient) -> Sequence[tuple[str, str]]:
     async with doctor.reading(patient.db) as connection:
         rows = await doctor.some(connection, "tables", tables=list(doctor.TABLES))
     return [
-        (row.name, f"{row.name}: {row.dead} dead of {row.live + row.dead} rows, {_ago(patient, row.vacuumed_at)}")
+        (row.name, f"{row.name}: {row.dead} dead of {row.live + row.dead} rows, {_vacuumed(row.vacuumed_at)}")
         for row in rows
-        if row.dead > max(MANY_DEAD, row.live) or (row.analysed_at is None and row.changed > MANY_CHANGED)
+        if _is_bloated(patient, row) or (row.analysed_at is None and row.changed > MANY_CHANGED)
     ]
+
+
+def _is_bloated(patient: Patient, row: Any) -> bool:
+    since = row.vacuumed_at
+    return row.dead > max(MANY_DEAD, row.live) and (since is None or patient.clock - since > UNVACUUMED)
 
 
 async def weeks(patient: Patient) -> Finding:
@@ -203,5 +211,5 @@ def _wanted(patient: Patient) -> Sequence[str]:
     return sorted(found)
 
 
-def _ago(patient: Patient, at: object) -> str:
-    return "never vacuumed" if at is None else f"vacuumed at {at}"
+def _vacuumed(at: datetime | None) -> str:
+    return "never vacuumed" if at is None else f"vacuumed at {instants.rfc3339(at)}"
