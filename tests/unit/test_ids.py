@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from clockhand.domain import ids, states
+from clockhand.domain import ids, names, states
 
 JOB = uuid.UUID("5f0c1f2e-6a57-4f55-9d0e-2f6a8f7c1b11")
 AT = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
@@ -79,6 +79,24 @@ def test_less_than_a_millisecond_makes_no_difference() -> None:
 )
 def test_a_run_has_a_name_for_people(kind: states.RunKind, key: str, name: str) -> None:
     assert ids.run_name(job_name="nightly", scheduled_at=AT, kind=kind, key=key) == name
+
+
+job_names = strategies.from_regex("[a-z]{1,2}(-[0-9]{8}t[0-9]{6}z(-[0-9a-f]{8})?)?", fullmatch=True)
+
+
+@hypothesis.given(job_names, job_names, instants, instants)
+@hypothesis.example("a", "a-20261101t053000z", AT, AT)
+@hypothesis.example("a", "a-20261101t053000z-7dc96f77", AT, AT)
+def test_names_of_slots_tell_jobs_and_seconds_apart(one: str, other: str, first: datetime, second: datetime) -> None:
+    def name(job: str, at: datetime, kind: states.RunKind = SLOT, key: str = "") -> str:
+        return ids.run_name(job_name=job, scheduled_at=at, kind=kind, key=key)
+
+    same = (one, first.replace(microsecond=0)) == (other, second.replace(microsecond=0))
+    assert (name(one, first) == name(other, second)) == same
+    assert (name(one, first, BACKFILL, "b1") == name(other, second, BACKFILL, "b1")) == same
+    others = {name(other, second, BACKFILL, "b1"), names.of_skip(other, second, 7)}
+    assert name(one, first) not in others, "a backfill's run and a skipped slot are never called like a slot's"
+    assert names.mistake(name(one, first)), "and nobody can give a run such a name by hand"
 
 
 def test_a_shard_is_the_owners_and_stays_within_bounds() -> None:
