@@ -140,6 +140,10 @@ async def test_an_edit_names_the_version_that_it_is_of(editor: Caller) -> None:
     unchanged = await editor.send("GET", at, headers={"If-None-Match": f"W/{second}"})
     assert (unchanged.status, unchanged.text, unchanged.headers["ETag"]) == (304, "", second)
     assert (await editor.send("GET", at, headers={"If-None-Match": first})).status == 200
+    assert (await editor.post(f"{at}:run", {})).status == 202
+    ran = await editor.send("GET", at, headers={"If-None-Match": second})
+    assert (ran.status, ran.json["status"]["active"]) == (200, 1), "what is shown has changed, and the version has not"
+    assert (await editor.send("PATCH", at, {"priority": 3}, headers={"If-Match": second})).status == 200
 
 
 async def test_a_key_has_one_effect_and_one_answer(editor: Caller) -> None:

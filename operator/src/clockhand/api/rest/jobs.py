@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timezone
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ JobOfMany = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/components
 JobPatch = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/JobPatch"})]
 _MOST_SLOTS = 100
 _ETAG = re.compile(r'(?P<weak>W/)?"(?P<opaque>[!#-~]*)"')
+_OURS = re.compile('"(?P<version>[0-9]{1,18})(-[0-9a-f]{16})?"', re.ASCII)
 _IF_MATCH = routes.Parameter("If-Match", str | None, "The ETag of the version that is meant; 412 where it is another.")
 _MOST_CLASSES = 20
 _ID_BYTES = 16
@@ -89,7 +90,11 @@ class JobCalls:
                 right=routes.Right("get"),
                 gives={200: resources.Job, 304: None},
                 fails=(404,),
-                headers=(routes.Parameter("If-None-Match", str | None, "304 where the job still has this ETag."),),
+                headers=(
+                    routes.Parameter(
+                        "If-None-Match", str | None, "304 where what is shown of the job still has this ETag."
+                    ),
+                ),
                 handle=self.get,
             ),
             routes.Route(
@@ -210,10 +215,11 @@ class JobCalls:
 
     async def get(self, call: routes.Call) -> routes.Answer:
         shown = await self._jobs.get(call.owner, _id(call))
+        answer = _shown(shown)
         tags = call.headers.get("If-None-Match")
-        if tags is not None and (tags.strip() == "*" or shown.version in _versions(tags, weak=True)):
-            return routes.Answer(304, headers={"ETag": routes.etag(shown.version)})
-        return _shown(shown)
+        if tags is not None and (tags.strip() == "*" or answer.headers["ETag"] in _tags(tags, weak=True)):
+            return routes.Answer(304, headers=answer.headers)
+        return answer
 
     async def replace(self, call: routes.Call) -> routes.Answer:
         asker = await _asker(call, [call.sent])
@@ -287,19 +293,25 @@ def _place(place: bytes) -> asking.Place:
 
 
 def _shown(shown: asking.Shown) -> routes.Answer:
-    return routes.Answer(200, shown.document, {"ETag": routes.etag(shown.version)})
+    body = msgspec.json.encode(shown.document)
+    return routes.Answer(200, msgspec.Raw(body), {"ETag": routes.etag(shown.version, body)})
 
 
 def _match(call: routes.Call) -> Collection[int] | None:
     """The versions that If-Match names; None: any."""
     tags = call.headers.get("If-Match")
-    return None if tags is None or tags.strip() == "*" else _versions(tags, weak=False)
+    return None if tags is None or tags.strip() == "*" else _versions(_tags(tags, weak=False))
 
 
-def _versions(tags: str, *, weak: bool) -> Collection[int]:
-    """Those of our ETags that a header lists; what is none of ours matches no job."""
-    found = [tag for tag in _ETAG.finditer(tags) if weak or not tag["weak"]]
-    return {int(tag["opaque"]) for tag in found if re.fullmatch("[0-9]{1,18}", tag["opaque"], re.ASCII)}
+def _versions(tags: Iterable[str]) -> Collection[int]:
+    """Those of our ETags; what is none of ours matches no job."""
+    found = (_OURS.fullmatch(tag) for tag in tags)
+    return {int(one["version"]) for one in found if one is not None}
+
+
+def _tags(listed: str, *, weak: bool) -> Collection[str]:
+    """The ETags that a header lists, without the mark of those that are weak."""
+    return {f'"{tag["opaque"]}"' for tag in _ETAG.finditer(listed) if weak or not tag["weak"]}
 
 
 def _labels(pairs: Sequence[str]) -> Mapping[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -75,14 +76,15 @@ class Answer:
 def kept(answer: answers.Answer) -> Answer:
     """An answer that was made by the engine, since it is kept under an Idempotency-Key."""
     headers = {} if answer.location is None else {"Location": answer.location}
+    body = answer.body.encode()
     if answer.version is not None:
-        headers["ETag"] = etag(answer.version)
-    return Answer(answer.status, msgspec.Raw(answer.body.encode()), headers)
+        headers["ETag"] = etag(answer.version, body)
+    return Answer(answer.status, msgspec.Raw(body), headers)
 
 
-def etag(version: int) -> str:
-    """The header ETag of a version."""
-    return f'"{version}"'
+def etag(version: int, body: bytes) -> str:
+    """The header ETag of what is shown of a version: its status changes without making another one."""
+    return f'"{version}-{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
 def id_of(call: Call, what: str) -> uuid.UUID:
