@@ -33,8 +33,10 @@ class Installed:
         self.url, self.kube, self.kubectl = url, kube, kube.kubectl
 
     def events(self, name: str, reason: str = "") -> list[Json]:
+        """Those that the operator made; the node without a cluster has some of its own."""
         found = self.kubectl.items("events", f"--field-selector=involvedObject.name={name}")
-        return [one for one in found if one["reason"] == reason or not reason]
+        ours = [one for one in found if one["reportingComponent"] == calls.COMPONENT]
+        return [one for one in ours if one["reason"] == reason or not reason]
 
     def event(self, name: str, reason: str) -> Json:
         found: list[Json] = kubectls.wait_for(f"{reason} of {name}", lambda: self.events(name, reason))

@@ -150,7 +150,7 @@ def api(runs: bool) -> None:
     if runs:
         from clockhand.api.runs import app as runs_app
 
-        _run(runs_app.serve, traced="clockhand-runs")
+        _run(runs_app.serve)
     else:
         from clockhand.api import app
 
