@@ -17,7 +17,7 @@ import pytest
 from tests.support import examined, jobs, postgres
 
 from clockhand import errors
-from clockhand.admin.doctor import upkeep
+from clockhand.admin.doctor import examination, upkeep
 from clockhand.admin.doctor.patient import Patient
 from clockhand.domain import tokens as token_values
 from clockhand.domain.findings import Finding, Verdict
@@ -68,6 +68,12 @@ async def look(db: database.Database, url: str, name: str, **changes: Any) -> Fi
 async def run(db: database.Database, text: str, *parameters: object) -> None:
     async with db.transaction() as connection:
         await connection.execute(text.encode(), parameters)
+
+
+async def run_as_owner(url: str, *statements: str) -> None:
+    async with opened(url) as db:
+        for text in statements:
+            await run(db, text)
 
 
 @contextlib.contextmanager
@@ -468,7 +474,13 @@ async def test_a_user_who_may_not_look_is_told(sound: postgres.PostgresServer, s
             )
             found = await examined.finding_of(guest, "overdue")
             assert found.verdict is Verdict.SKIPPED
+            await run_as_owner(
+                sound_url, "ALTER TABLE jobs RESET (fillfactor)", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest"
+            )
+            [seen] = await examination.examine(guest, ["table-settings"])
+            assert "must be owner" in (await examination.mend(guest, seen)).failure
             with following(sound, tmp_path):
                 assert "pg_read_all_stats" in (await examined.finding_of(guest, "standby")).sentence
     finally:
+        await run_as_owner(sound_url, "DROP OWNED BY guest")
         sound.execute("DROP ROLE guest")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from clockhand import errors
-from clockhand.store import database, migrations, partitions, pruning
+from clockhand.store import database, partitions, pruning
 
 READ_SECONDS = 5
 """How long a statement may take that only looks."""
@@ -60,17 +60,10 @@ async def reach(url: str) -> None:
 
 @contextlib.asynccontextmanager
 async def reading(db: database.Database) -> AsyncIterator[database.Connection]:
-    """A transaction for looking, each of whose statements is given up soon. Whatever fails in it is Unavailable."""
-    with _translated():
-        async with db.transaction() as connection:
-            await connection.execute(f"SET LOCAL statement_timeout = '{READ_SECONDS}s'".encode())
-            yield connection
-
-
-async def check_schema(db: database.Database) -> None:
-    """Raises SchemaMismatch unless the tables are those of this release, Unavailable where that cannot be seen."""
-    with _translated():
-        await migrations.check(db)
+    """A transaction for looking, each of whose statements is given up soon."""
+    async with db.transaction() as connection:
+        await connection.execute(f"SET LOCAL statement_timeout = '{READ_SECONDS}s'".encode())
+        yield connection
 
 
 async def one(connection: database.Connection, name: str, **parameters: object) -> Any:
@@ -112,29 +105,27 @@ async def restore_options(connection: database.Connection) -> Sequence[str]:
 
 async def vacuum(db: database.Database, tables: Collection[str]) -> None:
     """Vacuums and analyses some of `TABLES`, one after the other."""
-    with _translated():
-        async with db.outside_transaction() as connection:
-            for name in sorted(tables):
-                await connection.execute(_VACUUM.format(name=sql.Identifier(name)))
+    async with db.outside_transaction() as connection:
+        for name in sorted(tables):
+            await connection.execute(_VACUUM.format(name=sql.Identifier(name)))
 
 
 async def make_partitions(db: database.Database, *, now: datetime, retention_days: int) -> Sequence[str]:
     """Makes the partitions that are missing; returns which."""
-    with _translated():
-        async with db.transaction() as connection:
-            return await partitions.ensure_window(connection, now=now, retention_days=retention_days)
+    async with db.transaction() as connection:
+        return await partitions.ensure_window(connection, now=now, retention_days=retention_days)
 
 
 async def drop_detached(db: database.Database) -> Sequence[str]:
     """Drops partitions that were detached and left; returns which."""
-    with _translated():
-        async with db.transaction() as connection:
-            left = await pruning.detached(connection)
-        return [name for name in left if await pruning.drop_detached(db, name=name)]
+    async with db.transaction() as connection:
+        left = await pruning.detached(connection)
+    return [name for name in left if await pruning.drop_detached(db, name=name)]
 
 
 @contextlib.contextmanager
-def _translated() -> Any:
+def translated() -> Iterator[None]:
+    """Whatever the server refuses within the block is Unavailable: a right that is missing, a table that is not there."""
     try:
         yield
     except psycopg.Error as error:

@@ -80,7 +80,8 @@ async def mend(patient: Patient, one: Examined) -> Mended:
     remedy = one.check.remedy
     assert remedy is not None
     try:
-        done = await remedy.mend(patient)
+        with doctor.translated():
+            done = await remedy.mend(patient)
     except errors.ClockhandError as error:
         return Mended(one.check.name, remedy.does, failure=str(error))
     return Mended(one.check.name, remedy.does, done=tuple(done))
@@ -100,7 +101,8 @@ async def _look(patient: Patient, check: table.Check, found: dict[str, Finding])
     if unwell:
         return findings.skipped(f"it needs `{unwell[0]}`")
     try:
-        return await check.look(patient)
+        with doctor.translated():
+            return await check.look(patient)
     except errors.Refused as error:
         return findings.skipped(f"this account may not look: {error}")
     except errors.ClockhandError as error:
@@ -134,7 +136,7 @@ async def _times(
     """The installation's time and that of the database's clock; this host's where the tables are not there yet."""
     await db.open()
     stack.push_async_callback(db.close)
-    with contextlib.suppress(errors.ClockhandError):
+    with contextlib.suppress(errors.ClockhandError), doctor.translated():
         async with doctor.reading(db) as connection:
             found = await installation.clock(connection)
         return found.stored.time_at(found.shows), found.shows

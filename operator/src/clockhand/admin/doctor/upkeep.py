@@ -13,7 +13,7 @@ from clockhand.domain import findings, instants
 from clockhand.domain.findings import Finding, counted
 from clockhand.engine import answers
 from clockhand.engine import limits as limit_files
-from clockhand.store import database, doctor, installation, partitions, pruning
+from clockhand.store import database, doctor, installation, migrations, partitions, pruning
 
 MANY_DEAD = 10_000
 """Rows; fewer of them slow nothing down."""
@@ -29,7 +29,7 @@ _SOON = timedelta(days=7)
 async def schema(patient: Patient) -> Finding:
     """The tables are those of this release."""
     try:
-        await doctor.check_schema(patient.db)
+        await migrations.check(patient.db)
     except errors.SchemaMismatch as error:
         return findings.error(str(error), "run `clockhand migrate` of the release that is to run")
     return findings.ok("the schema fits this release")
