@@ -83,7 +83,6 @@ OTHERS: Mapping[tuple[str, str], str] = {
     ("firing", "states"): "run_state[]",
     ("firing", "since"): "timestamptz",
     ("firing", "first"): "uuid[]",
-    ("firing", "without"): "text[]",
     ("firing", "few"): "int",
     ("firing", "most"): "bigint",
     ("doctor", "after"): "timestamptz",
@@ -163,7 +162,7 @@ async def _due_by_owner(scene: Scene) -> None:
     past = scene.now - timedelta(minutes=1)
     for where, since in ((range(1), past), (range(ids.SHARDS), scene.now)):
         found = await fire_rows.due_by_owner(
-            scene.connection, shards=where, since=since, before=scene.now, few=64, most=BATCH, without=["k8s/team-1"]
+            scene.connection, shards=where, since=since, before=scene.now, few=64, most=BATCH
         )
         assert bool(found) is (since is past)
 

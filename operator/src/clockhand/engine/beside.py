@@ -1,8 +1,8 @@
-"""Beside a backlog: owners that have few jobs due do not wait behind one that has many.
+"""Beside a backlog: owners take turns, so that nobody who has few jobs due waits behind one that has many.
 
-Due jobs are found in the order of time, and there a small owner's lie behind all that a big one has due before them. So
-while more is due than one batch takes, whatever becomes due is looked at once, by its owner: those who have few are fired
-beside the backlog, in turns, and the backlog is of those who have many.
+Due jobs are found in the order of time, and there a small owner's lie behind all that a big one had due before them. So
+while more is due than one batch takes, whatever becomes due is looked at once, by its owner, and each batch begins with some
+of each owner in turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from clockhand.store import database, firing
 
 _FEW = 64
-"""Jobs of one owner that wait to be fired beside a backlog; whoever has more of them is a part of it."""
+"""Jobs of one owner that are remembered at a time; what it has beyond them waits with the backlog."""
 _LOOKED_AT = 1_000
 """Of each shard, in one look: what else is due there waits with the backlog."""
 _OVERLAP = timedelta(milliseconds=250)
@@ -27,28 +27,21 @@ class Beside:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, dict[uuid.UUID, None]] = OrderedDict()
-        self._many: set[str] = set()
+        """The jobs of each owner; the one whose turn is next is the first."""
         self._since = datetime.min.replace(tzinfo=UTC)
 
     async def first(
         self, connection: database.Connection, *, shards: Collection[int], before: datetime, most: int
     ) -> Sequence[uuid.UUID]:
         """Up to `most` jobs of `shards` that do not wait for the end of the backlog. They are named once."""
-        if sum(map(len, self._waiting.values())) < most:
-            await self._look(connection, shards=shards, before=before)
-        return self._taken(most)
-
-    async def _look(self, connection: database.Connection, *, shards: Collection[int], before: datetime) -> None:
         found = await firing.due_by_owner(
-            connection, shards=shards, since=self._since, before=before, few=_FEW, most=_LOOKED_AT, without=self._many
+            connection, shards=shards, since=self._since, before=before, few=_FEW, most=_LOOKED_AT
         )
+        self._since = before - _OVERLAP
         for owner, job_ids in found:
             waiting = self._waiting.setdefault(owner, {})
-            waiting |= dict.fromkeys(job_ids)
-            if len(waiting) > _FEW:
-                self._many.add(owner)
-                del self._waiting[owner]
-        self._since = before - _OVERLAP
+            waiting |= dict.fromkeys(job_ids[: _FEW - len(waiting)])
+        return self._taken(most)
 
     def _taken(self, most: int) -> Sequence[uuid.UUID]:
         """One of each owner in turn."""

@@ -130,20 +130,9 @@ async def due_by_owner(
     before: datetime,
     few: int,
     most: int,
-    without: Collection[str],
 ) -> Sequence[tuple[str, Sequence[uuid.UUID]]]:
-    """Jobs that became due after `since`, by owner; of one with more than `few` there are `few` and one.
-
-    Of each shard `most` are looked at; owners in `without` are left out.
-    """
-    parameters = {
-        "shards": list(shards),
-        "since": since,
-        "before": before,
-        "few": few,
-        "most": most,
-        "without": list(without),
-    }
+    """Jobs that became due after `since`, by owner, `few` of each at most. Of each shard `most` are looked at."""
+    parameters = {"shards": list(shards), "since": since, "before": before, "few": few, "most": most}
     rows = await database.fetch(connection, "firing.due_by_owner", parameters)
     return [(row.owner, row.job_ids) for row in rows]
 

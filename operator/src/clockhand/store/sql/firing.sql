@@ -28,16 +28,14 @@ FROM (TABLE first UNION ALL TABLE oldest) AS due
 JOIN job_specs USING (spec_id);
 
 -- name: due_by_owner
--- What has become due since an instant, for owners that have a few such jobs: by owner, the one that waits for longest
--- first. Of one that has more the first few are named, by which it is known.
-SELECT due.owner, (array_agg(due.job_id ORDER BY due.next_run_at))[:%(few)s + 1] AS job_ids
+-- What has become due since an instant, by owner, the one that waits for longest first; a few of each are named.
+SELECT due.owner, (array_agg(due.job_id ORDER BY due.next_run_at))[:%(few)s] AS job_ids
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 CROSS JOIN LATERAL (
     SELECT owner, job_id, next_run_at FROM jobs
     WHERE jobs.shard = mine.shard AND next_run_at > %(since)s AND next_run_at <= %(before)s
     ORDER BY next_run_at
     LIMIT %(most)s) AS due
-WHERE due.owner <> ALL(%(without)s::text[])
 GROUP BY due.owner
 ORDER BY min(due.next_run_at)
 LIMIT 1000;
