@@ -25,6 +25,8 @@ HURRY = 30
 _PACKAGE = "prometheus"
 _SPAN = re.compile(r"(?<![\w.])(?P<count>\d+)(?P<unit>[smhd])(?![\w.])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SLOWER = 15
+"""The same of the age of watches, which a machine that has much to do must not reach by itself."""
 _THRESHOLD = re.compile(
     r"(?P<what>clockhand_(?:watch_age|oldest_queued|database_oldest_transaction)_seconds\) > )(?P<seconds>\d+)"
 )
@@ -37,7 +39,8 @@ def hurried(rules: str) -> str:
         return f"{int(found['count']) * _UNITS[found['unit']] * 1000 // HURRY}ms"
 
     def threshold(found: re.Match[str]) -> str:
-        return f"{found['what']}{int(found['seconds']) // HURRY}"
+        times = SLOWER if "watch_age" in found["what"] else HURRY
+        return f"{found['what']}{int(found['seconds']) // times}"
 
     return _THRESHOLD.sub(threshold, _SPAN.sub(span, rules))
 

@@ -37,8 +37,6 @@ WELL = "well"
 LAST = frozenset({"ClockhandOperatorsDown", "ClockhandApiDown", "ClockhandRunsApiDown", "ClockhandRunsApiRefusing"})
 """What is seen of the installation that was well, once it is taken apart."""
 NOWHERE = "postgresql://127.0.0.1:1/nothing"
-OLD = 35.0
-"""Seconds after which a transaction is too old, as the rules go here."""
 DURING = ("ClockhandSlotsLate", "ClockhandStatementsSlow", "ClockhandConnectionsShort")
 """What is seen while live runs are blocked; the rest follows when they are not any more."""
 
@@ -123,8 +121,10 @@ async def well(on: fleet.Ground, session: aiohttp.ClientSession) -> AsyncIterato
 
 async def look(kubectl: Kubectl) -> None:
     """Somebody looks at runs, and edits a job."""
-    await asyncio.to_thread(kubectl.call, "get", "runs")
-    await asyncio.to_thread(kubectl.call, "annotate", "sjob", "pods-0", "--overwrite", f"looked={time.time()}")
+    await asyncio.gather(
+        asyncio.to_thread(kubectl.call, "get", "runs"),
+        asyncio.to_thread(kubectl.call, "annotate", "sjob", "pods-0", "--overwrite", f"looked={time.time()}"),
+    )
 
 
 async def late(on: fleet.Ground, session: aiohttp.ClientSession) -> None:
@@ -179,7 +179,6 @@ async def worn(on: fleet.Ground) -> None:
     """Nobody has looked after the database, and the cluster's API server is away."""
     url = on.new_url()
     async with await ailments.worn(url):
-        await asyncio.sleep(OLD)
         nowhere = on.folder / "nowhere"
         nowhere.write_text(ailments.kubeconfig("https://127.0.0.1:1", ca=str(on.processes.ca)), encoding="utf-8")
         on.crew.start("worn", "operator", database_url=url, kubeconfig=str(nowhere), namespaces="worn")
