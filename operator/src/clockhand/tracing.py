@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import hashlib
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _CHANCE = 1 << 56
 """The last so many values of a trace id are evenly spread, as W3C asks for."""
+_LAST_SECONDS = 3.0
 _MICROSECOND = timedelta(microseconds=1)
 _HEADER = "traceparent"
 
@@ -71,6 +73,7 @@ class _Tracer:
         self.provider = sdk.TracerProvider(
             sampler=ByRun(),
             id_generator=Ids(),
+            shutdown_on_exit=False,
             # what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say comes before it
             resource=resources.Resource({"service.name": service}).merge(resources.OTELResourceDetector().detect()),
         )
@@ -102,10 +105,13 @@ def begin(service: str, environment: Mapping[str, str]) -> None:
 
 
 def end() -> None:
-    """Sends what has not been sent yet."""
+    """Sends what has not been sent yet, as far as that is possible in some seconds."""
     global _state
     if _state is not None:
-        _state.provider.shutdown()
+        # the exporter goes on trying for half a minute
+        last = threading.Thread(target=_state.provider.shutdown, name="last-spans", daemon=True)
+        last.start()
+        last.join(_LAST_SECONDS)
         _state = None
 
 
