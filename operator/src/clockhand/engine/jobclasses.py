@@ -1,6 +1,6 @@
 """JobClass objects become rows, and the jobs of a class that has changed are stored anew.
 
-There are few, so that they are listed whole every few seconds. What follows from a change is found by comparing each job's
+There are few, so that they are listed whole from time to time. What follows from a change is found by comparing each job's
 spec with its class, so that nothing depends on who noticed the change.
 """
 
@@ -21,7 +21,7 @@ from clockhand.store import classes, database, duties
 
 log = structlog.get_logger(__name__)
 
-EVERY_SECONDS = 5.0
+EVERY_SECONDS = 15.0
 COMPARE_SECONDS = 600.0
 PAGE = 200
 
