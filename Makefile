@@ -12,7 +12,7 @@ workers = --numprocesses=2 --dist=loadfile
 # a cluster of our own, unless KUBECONFIG names one
 cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
 
-.PHONY: help install lock demo demo-cluster kills test check unit integration clusters e2e e2e-light e2e-kind e2e-standalone faults mutants bench cluster-up cluster-down generate fmt
+.PHONY: help install lock demo demo-cluster kills test check unit helms integration clusters e2e e2e-real e2e-light e2e-kind e2e-chart e2e-standalone faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,12 +30,13 @@ lock: install ## Lock the dependencies again, with hashes and no addresses
 	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group dev pyproject.toml -o requirements-dev.lock
 
-check: install ## Lint, types, import borders, generated files
+check: install helms ## Lint, types, import borders, generated files, the chart
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	$(PY) -m tests.support.generated --check
+	$(PY) -m pytest -q tests/unit/test_chart.py -k lint
 
 generate: install ## Write the generated files: CRD, schema, state machine
 	$(PY) -m tests.support.generated
@@ -44,13 +45,16 @@ fmt: install ## Format the code
 	.venv/bin/ruff check -q --fix --exit-zero .
 	.venv/bin/ruff format -q .
 
-unit: install ## Pure tests, in seconds
+unit: install helms ## Pure tests, in seconds
 	$(PY) -m pytest -q tests/unit
+
+helms: install
+	$(PY) -m tests.e2e.cluster build helm
 
 integration: install ## Tests on a real PostgreSQL
 	$(PY) -m pytest -q $(workers) tests/integration
 
-clusters: install
+clusters: install helms
 	$(PY) -m tests.e2e.cluster build light
 	$(cluster)
 
@@ -58,16 +62,20 @@ clusters: install
 beside = $(MAKE) --no-print-directory --jobs=2
 
 e2e: clusters ## The suite on a light cluster, on the real one (or any by KUBECONFIG=), and on none
-	$(beside) e2e-kind e2e-light e2e-standalone
+	$(beside) e2e-real e2e-light e2e-standalone
 
-e2e-kind e2e-light: e2e-%: install
+e2e-real: install # one after the other: both install on the one cluster
+	$(MAKE) --no-print-directory e2e-kind
+	$(MAKE) --no-print-directory e2e-chart
+
+e2e-kind e2e-light e2e-chart: e2e-%: install
 	$(PY) -m pytest -q tests/e2e/$*
 
 e2e-standalone: install ## The suite of the real cluster on `clockhand dev`, which is none
 	CLOCKHAND_E2E=standalone $(PY) -m pytest -q tests/e2e/kind
 
 test: check unit clusters ## Everything
-	$(beside) e2e-kind integration e2e-light
+	$(beside) e2e-real integration e2e-light
 
 faults: install ## Kill, stop and cut at every step, N times each (N=20)
 	$(PY) -m tests.faults run --times $(N)
@@ -87,7 +95,7 @@ cluster-down: install ## Take it away again, with all its traces
 demo: install ## From a clone to jobs that run, on this machine alone
 	$(PY) -m tests.standalone.demo
 
-demo-cluster: install ## The same on a cluster: to a run in `kubectl get runs -w`
+demo-cluster: install helms ## The same on a cluster: to a run in `kubectl get runs -w`
 	$(cluster)
 	$(PY) -m tests.e2e.demo
 
