@@ -95,7 +95,7 @@ cluster-down: install ## Take it away again, with all its traces
 demo: install ## From a clone to jobs that run, on this machine alone
 	$(PY) -m tests.standalone.demo
 
-demo-cluster: install helms ## The same on a cluster: to a run in `kubectl get runs -w`
+demo-cluster: install ## The same on a cluster: to a run in `kubectl get runs -w`
 	$(cluster)
 	$(PY) -m tests.e2e.demo
 
