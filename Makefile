@@ -75,7 +75,7 @@ e2e-standalone: install ## The suite of the real cluster on `clockhand dev`, whi
 	CLOCKHAND_E2E=standalone $(PY) -m pytest -q tests/e2e/kind
 
 test: check unit clusters ## Everything
-	$(beside) e2e-real integration e2e-light
+	$(beside) e2e-real integration e2e-light e2e-standalone
 
 faults: install ## Kill, stop and cut at every step, N times each (N=20)
 	$(PY) -m tests.faults run --times $(N)
