@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
 from tests.support import chart_cases, helm, installation, light, objects
-from tests.support.kubectl import Kubectl, bundle
+from tests.support.kubectl import Kubectl, bundle, wait_for
 
 # kinds of other projects, which a cluster need not know
 OTHERS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
@@ -85,6 +86,29 @@ def test_every_object_is_valid(known: Kubectl, name: str) -> None:
     )
     assert len(said.out.splitlines()) == len(objects)
     assert "Warning" not in said.err, "PodSecurity, or something deprecated"
+
+
+def test_without_an_uninstall_namespaces_wait_until_the_rest_is_deleted(cluster: Kubectl) -> None:
+    """As docs/operations.md says, and with the lines that it gives."""
+    there = helm.Helm("helm4", cluster.kubeconfig)
+    there.run("install", "clockhand", str(helm.CHART), "--timeout=3m", values=chart_cases.MATRIX["secret"])
+    cluster.create_namespace("bystander")
+    cluster.run("delete", "namespace", helm.NAMESPACE, "bystander", "--wait=false")
+
+    def waits() -> bool:
+        found = cluster.get("namespace", "bystander")
+        return objects.condition(found, "NamespaceDeletionDiscoveryFailure").get("status") == "True"
+
+    wait_for("the namespace to say what it waits for", waits)
+    page = (installation.ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    script = page.partition("The namespace was deleted without an uninstall")[2].partition("```sh\n")[2]
+    for line in script.partition("```")[0].replace("\\\n", "").splitlines():
+        cluster.run(*shlex.split(line)[1:])
+    for name in ("bystander", helm.NAMESPACE):
+        cluster.run("wait", "--for=delete", f"namespace/{name}", "--timeout=120s", seconds=130)
+    made = helm.Helm("helm4").template(chart_cases.MATRIX["secret"])
+    cluster.create_namespace(helm.NAMESPACE, labels=RESTRICTED)
+    assert {name.split()[0] for name in names_of(cluster, made)} == {"CustomResourceDefinition"}
 
 
 def annotations_of(thing: helm.Object) -> dict[str, str]:
