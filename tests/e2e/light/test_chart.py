@@ -106,7 +106,7 @@ def test_without_an_uninstall_namespaces_wait_until_the_rest_is_deleted(cluster:
         cluster.run(*shlex.split(line)[1:])
     for name in ("bystander", helm.NAMESPACE):
         cluster.run("wait", "--for=delete", f"namespace/{name}", "--timeout=120s", seconds=130)
-    made = helm.Helm("helm4").template(chart_cases.MATRIX["secret"])
+    made = list(helm.Helm("helm4").template(chart_cases.MATRIX["secret"]))
     cluster.create_namespace(helm.NAMESPACE, labels=RESTRICTED)
     assert {name.split()[0] for name in names_of(cluster, made)} == {"CustomResourceDefinition"}
 
