@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
+from typing import cast
 
 import pytest
 
 from clockhand import errors, metrics
-from clockhand.engine import loops
+from clockhand.engine import loops, replica
+from clockhand.engine.pools import service
+from clockhand.kube import client as clients
+from clockhand.store import database
 
 
 class Told(Exception):
@@ -84,3 +89,20 @@ async def test_a_cancelled_loop_ends() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def made(kind: str) -> replica.Replica | service.Pools:
+    """A process of either kind, before its loops go round; its database is away."""
+    db = database.Database("postgresql://127.0.0.1:1/none", size=1, name="test")
+    if kind == "operator":
+        return replica.Replica(db, cast(clients.Client, None), name="one", lease=10)
+    return service.Pools(db, replica="one", lease=10)
+
+
+@pytest.mark.parametrize("kind", ["operator", "api"])
+def test_a_process_that_waits_for_its_schema_is_alive(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarted for it again and again, it would be minutes late when the database is back."""
+    one = made(kind)
+    later = time.monotonic() + 3600
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert one.alive()

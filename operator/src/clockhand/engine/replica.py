@@ -105,11 +105,12 @@ class Replica:
         self._open = False
         self.news = asyncio.Event()
         """Set while some object's status is out of date."""
-        self._beat_at = time.monotonic()
+        self._beat_at: float | None = None
+        """When the loops went round last; None until they do, for whoever waits for its schema is not to be restarted."""
 
     def alive(self) -> bool:
         """Whether the loops have gone round lately; for the liveness probe."""
-        return time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
+        return self._beat_at is None or time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
 
     def ready(self) -> bool:
         """Whether this replica holds its leases and sees its pods."""

@@ -70,11 +70,12 @@ class Replica:
         self._expires_from = time.monotonic() + 2 * expiry.EVERY
         self._leased = asyncio.Event()
         self._changed = asyncio.Event()
-        self._beat_at = time.monotonic()
+        self._beat_at: float | None = None
+        """When the loops went round last; None until they do, for whoever waits for its schema is not to be restarted."""
 
     def alive(self) -> bool:
         """Whether the loops have gone round lately; for the liveness probe."""
-        return time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
+        return self._beat_at is None or time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
 
     def ready(self) -> bool:
         """Whether this replica holds its leases."""
