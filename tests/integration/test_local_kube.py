@@ -69,8 +69,9 @@ def test_examples_come_and_go(kubectl: kubectls.Kubectl) -> None:
     assert [line for line in again if not line.endswith(" unchanged")] == []
     head, *rows = kubectl.run("get", "sjob").out.splitlines()
     assert head.split() == ["NAME", "SCHEDULE", "TIME", "ZONE", "SUSPEND", "ACTIVE", "LAST", "NEXT", "AGE"]
-    assert len(rows) == len(again) - 1
+    assert len(rows) == len([line for line in again if line.startswith("scheduledjob.clockhand.dev/")])
     assert "tools" in kubectl.run("get", "wpool").out
+    assert "shell" in kubectl.run("get", "jclass").out
     kubectl.run("delete", "-f", EXAMPLES)
     assert "No resources found" in kubectl.run("get", "sjob").err
 
