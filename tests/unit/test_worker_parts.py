@@ -74,9 +74,9 @@ def test_an_attempt_that_is_done_is_not_ended() -> None:
 class Begun:
     """A runner with places for 200, and what has begun in it; nothing is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: attempts.Clock = attempts.boot_time) -> None:
         self.tokens: list[str] = []
-        self.attempts = attempts.Attempts()
+        self.attempts = attempts.Attempts(clock)
         settings = config.Settings(api_url="http://127.0.0.1:1", pool="team-a/mailers", worker_name="w", token="-")
         self.reports = reports.Reports(client.Api(settings), self.attempts, worker=settings.worker_name)
         self.runner = runner.Runner(
@@ -130,13 +130,28 @@ async def test_what_was_ended_before_it_began_does_not_begin() -> None:
 
 
 async def test_what_has_not_begun_when_the_worker_stops_is_given_back() -> None:
+    """It is no disruption: nothing of it was done, and a run that may be tried only once is still to be."""
     here = Begun()
-    here.take(100)
-    here.runner.draining = True
+    here.take(200)
+    await asyncio.sleep(0)
+    await here.runner.drain(grace=10.0, hurry=asyncio.Event())
+    assert 0 < len(here.tokens) < 200
+    given_back = [str(number) for number in range(200) if str(number) not in here.tokens]
+    assert here.outcomes() == [(token, protocol.Outcome.RELEASED) for token in given_back]
+
+
+async def test_what_has_not_begun_when_its_lease_is_over_does_not_begin() -> None:
+    """The process was frozen in between: the runs are others' by now."""
+    now = 0.0
+    here = Begun(lambda: now)
+    here.take(200)
+    await asyncio.sleep(0)
+    begun = list(here.tokens)
+    now = 3600.0
     for _ in range(10):
         await asyncio.sleep(0)
-    assert len(here.tokens) < 100
-    assert len(here.outcomes()) == 100 - len(here.tokens)
+    assert 0 < len(begun) < 200
+    assert (here.tokens, here.outcomes(), here.runner.free) == (begun, [], 200)
 
 
 async def test_a_handler_goes_no_further_than_its_lease() -> None:

@@ -97,6 +97,8 @@ class Runner:
     async def drain(self, *, grace: float, hurry: asyncio.Event) -> None:
         """Lets what runs end within `grace` seconds, or until `hurry`; then ends it, and reports what ends no more."""
         self.draining = True
+        while self._coming:  # nothing begins any more: each of them is given back
+            self._begin_some()
         await self._ended(grace, hurry)
         for attempt in self._attempts:
             attempt.end(Ending.DRAIN, "the worker stops")
@@ -127,6 +129,7 @@ class Runner:
                 self._give_back(attempt)
             else:
                 self._start(attempt, unsure)
+        self._freed.set()  # by what was not begun after all
         if self._coming:
             self._loop.call_soon(self._begin_some)
 
@@ -144,6 +147,9 @@ class Runner:
 
     async def _make(self, attempt: Attempt, unsure: bool) -> None:
         if unsure and not await self._confirm(attempt):
+            return
+        if not self._attempts.is_trusted(attempt):
+            self._attempts.lose(attempt, "its lease was over before it began")
             return
         clock = self._attempts.clock
         tail.current.set(attempt.tail)
