@@ -127,3 +127,10 @@ def test_instants_are_read_alike(text: str, fits: bool) -> None:
     except errors.InvalidInput:
         readable = False
     assert readable is fits
+
+
+@pytest.mark.parametrize("form", [forms.QUANTITY, forms.NAMESPACE, forms.VARIABLE, forms.HANDLER, forms.CLASS])
+def test_a_newline_at_the_end_is_seen(form: forms.Form) -> None:
+    forms.check([("any", "1" if form is not forms.VARIABLE else "A", form)])
+    with pytest.raises(errors.InvalidInput):
+        forms.check([("any", "1\n" if form is not forms.VARIABLE else "A\n", form)])

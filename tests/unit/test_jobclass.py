@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from decimal import Decimal
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from clockhand import errors
 from clockhand.domain import jobclass, quantities, spec
@@ -36,6 +39,8 @@ OPEN: Json = {
     "images": ["reports:*", "registry.example.org/*/nightly"],
     "maxResources": {"cpu": "2", "memory": "1Gi"},
 }
+FROM: Json = copy.deepcopy(OPEN)
+FROM["template"]["spec"]["containers"][1]["envFrom"] = [{"secretRef": {"name": "keys"}}]
 CLOSED: Json = {"namespaces": ["*"], "template": TEMPLATE}
 
 
@@ -106,6 +111,9 @@ def test_a_class_may_lack_what_users_set() -> None:
             "resources.requests",
             "lets its users have 1Gi of memory at most, not 1.1Gi",
         ),
+        (OPEN, {"resources": {"limits": {"cpu": "0"}}}, "resources.limits", "cannot have 0 of cpu as its limit"),
+        (OPEN, {"resources": {"limits": {"memory": "0.0Gi"}}}, "resources.limits", "cannot have 0 of memory"),
+        (FROM, {"env": [{"name": "A"}]}, "env", "takes variables by envFrom, which others could replace"),
         (OPEN, {"resources": {"limits": {"nvidia.com/gpu": "1"}}}, "resources.limits", "choose nvidia.com/gpu"),
     ],
 )
@@ -115,6 +123,42 @@ def test_what_is_not_left_to_users_is_refused(named: Json, run: Json, field: str
     assert caught.value.field == f"spec.run.{field}"
     assert caught.value.sentence.startswith("JobClass batch ")
     assert sentence in caught.value.sentence
+
+
+def test_variables_taken_from_elsewhere_concern_the_main_container_alone() -> None:
+    assert made(FROM)["spec"]["containers"][1]["envFrom"]
+    beside = copy.deepcopy(OPEN)
+    beside["template"]["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "keys"}}]
+    assert made(beside, env=[{"name": "A"}])["spec"]["containers"][1]["env"][-1] == {"name": "A", "value": ""}
+
+
+def test_to_ask_for_nothing_is_no_limit_of_nothing() -> None:
+    assert (
+        made(OPEN, resources={"requests": {"cpu": "0"}})["spec"]["containers"][1]["resources"]["requests"]["cpu"] == "0"
+    )
+
+
+def permits(pattern: str, image: str) -> bool:
+    try:
+        made({**OPEN, "images": [pattern]}, image=image)
+    except errors.InvalidInput:
+        return False
+    return True
+
+
+@hypothesis.settings(max_examples=400, deadline=None)
+@hypothesis.given(strategies.text("ab/*", min_size=1, max_size=7), strategies.text("ab/", min_size=1, max_size=7))
+@hypothesis.example("ab*b", "ab")
+@hypothesis.example("a*", "a")
+@hypothesis.example("a*a/*a", "aa/aa")
+@hypothesis.example("reports:*", "reports:5000/x")
+def test_a_star_stands_for_any_text(pattern: str, image: str) -> None:
+    as_expression = ".*".join(map(re.escape, pattern.split("*")))
+    assert permits(pattern, image) == (re.fullmatch(as_expression, image) is not None)
+
+
+def test_many_stars_take_no_more_than_their_share() -> None:
+    assert not permits("*a" * 500 + "*b", "a" * 1_000)
 
 
 def test_other_namespaces_are_refused() -> None:
@@ -134,6 +178,11 @@ def test_other_namespaces_are_refused() -> None:
         ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers", "at least one container"),
         (
             {"template": {"spec": {"containers": [{"name": "a", "image": "b", "env": "c"}]}}},
+            "spec.template.spec.containers.env",
+            "must be a list of names and values",
+        ),
+        (
+            {"template": {"spec": {"containers": [{"name": "a", "image": "b", "env": [{"name": ["c"]}]}]}}},
             "spec.template.spec.containers.env",
             "must be a list of names and values",
         ),

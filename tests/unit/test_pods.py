@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clockhand import errors
@@ -208,12 +208,63 @@ def test_text_that_looks_like_a_gap_is_only_text() -> None:
             {"spec": {"containers": [{"name": "main", "env": {"A": "b"}}]}},
             "spec.template.spec.containers.env",
         ),
+        (
+            {"spec": {"containers": [{"name": "main", "env": [{"name": ["A"]}]}]}},
+            "spec.template.spec.containers.env",
+        ),
+        (
+            {"spec": {"containers": [{"name": "main", "env": [{"value": "b"}]}]}},
+            "spec.template.spec.containers.env",
+        ),
+        (
+            template(initContainers=[{"name": "prepare", "env": [{"name": {"A": "b"}}]}]),
+            "spec.template.spec.initContainers.env",
+        ),
     ],
 )
 def test_a_template_that_cannot_work_is_refused(source: dict[str, Any], field: str) -> None:
     with pytest.raises(errors.InvalidInput) as refused:
         pods.render_template(source, namespace="team-a", job="nightly")
     assert refused.value.field == field
+
+
+def test_no_init_containers_may_be_null() -> None:
+    assert body(template(initContainers=None))["spec"]["initContainers"] is None
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.just("name") | TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+ENTRIES = ANY | st.lists(ANY | st.fixed_dictionaries({"name": ANY}), max_size=3)
+CONTAINERS = ANY | st.lists(ANY | st.fixed_dictionaries({}, optional={"name": ANY, "env": ENTRIES}), max_size=2)
+ODD = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": ANY | st.fixed_dictionaries({}, optional={"labels": ANY, "annotations": ANY}),
+        "spec": ANY
+        | st.fixed_dictionaries(
+            {"containers": CONTAINERS},
+            optional={"initContainers": CONTAINERS, "volumes": ANY, "restartPolicy": ANY},
+        ),
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ODD)
+def test_whatever_a_template_holds_it_is_rendered_or_refused(source: dict[str, Any]) -> None:
+    try:
+        rendered = pods.render_template(source, namespace="team-a", job="nightly")
+    except errors.InvalidInput:
+        return
+    assert json.loads(rendered.body_for(RUN))["kind"] == "Pod"
 
 
 def test_the_main_container_is_the_annotated_one_else_the_first() -> None:

@@ -6,6 +6,7 @@ sentence, or one like it, so that `kubectl apply` says where it was typed what a
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,6 +27,15 @@ class Form:
     sentence: str
     wanted: bool = False
 
+    def finds(self, text: str) -> bool:
+        """Whether the pattern is found in `text` as RE2 reads it, whose `$` is the very end."""
+        return _compiled(self.pattern).search(text) is not None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("$", r"\Z"))  # before a last newline Python finds `$` too
+
 
 def _out_of_range(place: int, numbers: str, *, name: str, allowed: str) -> Form:
     before, after = f"{_WORD}+{_GAP}+" * place, f"{_GAP}+{_WORD}+" * (4 - place)
@@ -37,7 +47,7 @@ def _out_of_range(place: int, numbers: str, *, name: str, allowed: str) -> Form:
 def check(texts: Iterable[tuple[str, str | None, Form]]) -> None:
     """Refuse the first text without its form; each comes with the path of its field in the spec."""
     for field, text, form in texts:
-        if text is not None and bool(re.search(form.pattern, text)) != form.wanted:
+        if text is not None and form.finds(text) != form.wanted:
             raise errors.InvalidInput(f"spec.{field}", form.sentence)
 
 

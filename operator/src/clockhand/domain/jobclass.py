@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -121,10 +120,23 @@ def _objections(named: ClassSpec, run: classrun.Run, main: Json, *, namespace: s
     for what, value in ((Allowed.COMMAND, run.command), (Allowed.ARGS, run.args), (Allowed.ENV, run.env or None)):
         if value is not None and what not in named.allow:
             yield what.lower(), "does not leave it to its users: leave it out"
-    taken = {one.get("name") for one in main.get("env") or ()}
-    yield from (("env", f"sets {one.name} itself: leave it out") for one in run.env if one.name in taken)
+    yield from (("env", sentence) for sentence in _taken(run, main))
     for kind, asked in _asked(run):
         yield from ((f"resources.{kind}", sentence) for sentence in _beyond(named, asked))
+    for name, text in run.resources.limits.items():
+        if quantities.value(text) == 0:
+            yield (
+                "resources.limits",
+                f"cannot have 0 of {name} as its limit, which is none: write more, or leave it out",
+            )
+
+
+def _taken(run: classrun.Run, main: Json) -> Iterator[str]:
+    """An entry of `env` comes before what `envFrom` takes, whose names are not known here."""
+    if run.env and main.get("envFrom"):
+        yield "takes variables by envFrom, which others could replace: leave it out"
+    taken = {one["name"] for one in main.get("env") or ()}
+    yield from (f"sets {one.name} itself: leave it out" for one in run.env if one.name in taken)
 
 
 def _beyond(named: ClassSpec, asked: Mapping[str, str]) -> Iterator[str]:
@@ -137,4 +149,17 @@ def _beyond(named: ClassSpec, asked: Mapping[str, str]) -> Iterator[str]:
 
 
 def _fits(image: str, pattern: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split(_ANY_TEXT))), image) is not None
+    """Piece by piece, each at its first place: what a regular expression would try from each place anew."""
+    first, *rest = pattern.split(_ANY_TEXT)
+    if not rest:
+        return image == first
+    *middle, last = rest
+    if not image.startswith(first):
+        return False
+    at = len(first)
+    for piece in middle:
+        found = image.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return len(image) - at >= len(last) and image.endswith(last)

@@ -29,6 +29,7 @@ RESERVED_PREFIX = "clockhand.dev/"
 _NAME_CUT = 40
 _HASH_CHARACTERS = 13
 _TEMPLATE = "spec.template"
+_CONTAINERS = ("containers", "initContainers")
 _RUN_ENVIRONMENT = (
     "RUN_ID",
     "RUN_NAME",
@@ -163,8 +164,9 @@ def render_template(
     annotations = _own_kind(metadata, "annotations") | {observed.KEEP: keep.text()}
     main = _main_container(spec, annotations)
     _demand_never(spec)
-    for container in (*_containers(spec, "containers"), *_containers(spec, "initContainers")):
-        _make_room(container)
+    for key in _CONTAINERS:
+        for container in _containers(spec, key):
+            _make_room(container, f"{_TEMPLATE}.spec.{key}.env")
     labels = _own_kind(metadata, "labels") | {MANAGED_BY_LABEL: MANAGED_BY, JOB_LABEL: job}
     body = {
         "apiVersion": "v1",
@@ -229,8 +231,9 @@ def _cut(body: Json) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
     body["metadata"]["name"] = gap("name")
     for name in ("run-id", "job-uid", "attempt", "token", "shard"):
         body["metadata"]["annotations"][RESERVED_PREFIX + name] = gap(name)
-    for container in (*body["spec"]["containers"], *body["spec"].get("initContainers", ())):
-        container["env"].insert(0, gap("environment"))
+    for key in _CONTAINERS:
+        for container in _containers(body["spec"], key):
+            container["env"].insert(0, gap("environment"))
     first, *rest = msgspec.json.encode(body).split(f'"{mark}:'.encode())
     gaps_and_pieces = [part.partition(b'"') for part in rest]
     return (first, *(piece for _, _, piece in gaps_and_pieces)), tuple(name.decode() for name, _, _ in gaps_and_pieces)
@@ -286,12 +289,15 @@ def _demand_never(spec: Json) -> None:
         )
 
 
-def _make_room(container: Json) -> None:
+def _make_room(container: Json, field: str) -> None:
     environment = container.get("env") or []
-    field = f"{_TEMPLATE}.spec.containers.env"
-    if not isinstance(environment, list) or not all(isinstance(one, dict) for one in environment):
+    if not isinstance(environment, list) or not all(_is_named(one) for one in environment):
         raise errors.InvalidInput(field, "must be a list of names and values")
-    container["env"] = [one for one in environment if one.get("name") not in ENVIRONMENT_NAMES]
+    container["env"] = [one for one in environment if one["name"] not in ENVIRONMENT_NAMES]
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def _quoted(text: str) -> bytes:

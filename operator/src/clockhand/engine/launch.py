@@ -244,9 +244,13 @@ def _plan(row: Any, claim: runs.Claim) -> Plan | errors.InvalidInput:
         job = specs.of(row.spec)
         keep = pods.Keep(job.pod_retention.succeeded_seconds, job.pod_retention.failed_count)
         template = pods.render_template(row.template or {}, namespace=claim.namespace, job=claim.job_name, keep=keep)
+        payload = msgspec.json.encode(row.payload if row.payload is not None else {})
     except errors.InvalidInput as error:
         return error
-    return Plan(template, job, msgspec.json.encode(row.payload if row.payload is not None else {}))
+    except Exception as error:  # whatever a template raises, it ends its own runs alone
+        log.exception("template_not_rendered", **_named(claim))
+        return errors.InvalidInput("", f"its pod cannot be made: {error}")
+    return Plan(template, job, payload)
 
 
 def _facts(claim: runs.Claim, plan: Plan) -> pods.RunFacts:

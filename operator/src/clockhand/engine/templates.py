@@ -119,8 +119,7 @@ class Templates:
 
     async def _ask(self, namespace: str, job: str, template: dict[str, object]) -> Verdict:
         try:
-            body = pods.render_template(template, namespace=namespace, job=job).probe()
-            await self._calls.dry_run(namespace, body)
+            await self._calls.dry_run(namespace, _probe(template, namespace=namespace, job=job))
         except errors.InvalidInput as error:
             return Verdict(conditions.FALSE, "Refused", f"spec.template: {error}")
         except failures.ApiRefused as error:
@@ -155,6 +154,16 @@ class Templates:
                 for job_id in stored
             ]
             await mirroring.set_conditions(connection, shown, now=now)
+
+
+def _probe(template: dict[str, object], *, namespace: str, job: str) -> bytes:
+    try:
+        return pods.render_template(template, namespace=namespace, job=job).probe()
+    except errors.InvalidInput:
+        raise
+    except Exception as error:  # whatever a template raises, it stops its own jobs alone
+        log.exception("template_not_rendered", namespace=namespace, job=job)
+        raise errors.InvalidInput("", f"its pod cannot be made: {error}") from error
 
 
 def condition(verdict: Verdict) -> conditions.Condition:
