@@ -357,3 +357,18 @@ async def test_an_unreachable_api_server_leaves_the_template_to_be_checked(
     assert "TemplateValid" not in json.dumps(found.conditions)
     with pytest.raises(errors.Unavailable):
         await checked.check_once(held)
+
+
+async def test_a_template_that_no_pod_can_be_made_of_stops_its_own_job_and_no_check(
+    db: database.Database, mirrored: mirror.Mirror, checked: templates.Templates, held: duties.Held
+) -> None:
+    no_name = {"spec": {"containers": [{"name": "main", "image": "any", "env": [{"name": ["A"]}]}]}}
+    odd, unreadable = sighted.job("odd", template=no_name), sighted.job("unreadable")
+    await mirrored.store(held, [odd, unreadable])
+    text = "UPDATE job_specs SET template = '[1]' WHERE spec_id = (SELECT spec_id FROM jobs WHERE job_id = %s)"
+    await change(db, text, unreadable.uid)
+    while await checked.check_once(held):
+        pass
+    why = "spec.template: spec.template.spec.containers.env: must be a list of names and values"
+    assert (await row(db, odd)).parked == why
+    assert (await row(db, unreadable)).parked.startswith("spec.template: its pod cannot be made: ")
