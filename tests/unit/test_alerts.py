@@ -83,3 +83,16 @@ def test_a_panel_has_a_place_of_its_own_and_says_what_it_shows() -> None:
     assert len({corner(panel) for panel in PANELS}) == len(PANELS)
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
     assert all(panel["description"] for panel in PANELS if panel["type"] != "row")
+
+
+def test_a_single_event_is_not_missed_though_it_came_before_the_first_scrape() -> None:
+    for name, rule in RULES.items():
+        if "increase(" in rule["expr"] and re.search(r"> 0$", rule["expr"]) and "for" not in rule:
+            [counter] = set(re.findall(r"increase\((clockhand_.+)\[15m\]\)", rule["expr"]))
+            assert f"({counter} unless last_over_time({counter}[1h] offset 15m))" in rule["expr"], name
+
+
+def test_workers_are_drawn_wherever_they_are() -> None:
+    """They are in the namespaces of their pools, which are not that of the installation."""
+    drawn = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
+    assert [query for query in drawn if "clockhand_worker_" in query and "$namespace" in query] == []
