@@ -16,7 +16,7 @@ from tests.support import limits as files
 
 from clockhand.domain import ids, protocol
 from clockhand.domain.states import RunState as S
-from clockhand.engine import admit, claim, fire, limits, loops
+from clockhand.engine import admit, beside, claim, fire, limits, loops
 from clockhand.engine.pools import service
 from clockhand.store import database, runs
 
@@ -209,3 +209,14 @@ async def test_owners_have_turns_beside_a_backlog_however_many_are_big(db: datab
     found = await fired(db)
     assert {found[owner] for owner in small} == {20}
     assert found.total() == 5 * fire.BATCH, "the other half is for those who wait for longest"
+
+
+async def test_none_of_very_many_owners_is_forgotten_beside_a_backlog(db: database.Database) -> None:
+    async with db.transaction() as connection:
+        at = ids.whole_ms(await database.now(connection))
+        await jobs.make_jobs(connection, 1_100, job=RARELY, owner=SMALL, next_slot_at=at)
+        await connection.execute("INSERT INTO owners (owner) SELECT 'k8s/' || name FROM jobs")
+        await connection.execute("UPDATE jobs SET owner = 'k8s/' || name")
+        aside = beside.Beside()
+        looks = [await aside.first(connection, shards=ids.POD_SHARDS, before=at, most=fire.BATCH) for _ in range(3)]
+    assert len({job_id for look in looks for job_id in look}) == 1_100

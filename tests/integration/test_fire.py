@@ -246,6 +246,17 @@ async def test_only_the_held_shards_fire(db: database.Database, minute: datetime
     assert await fire_all(db) == 156
 
 
+async def test_what_was_named_first_and_has_moved_to_another_shard_is_its_holders(
+    db: database.Database, minute: datetime
+) -> None:
+    async with db.transaction() as connection:
+        stayed, moved = await jobs.make_jobs(connection, 2, next_slot_at=minute)
+        await connection.execute("UPDATE jobs SET shard = 200 WHERE job_id = %s", (moved.job_id,))
+        named = [moved.job_id, stayed.job_id]
+        due = await rows.lock_due(connection, shards=range(100), before=minute, batch=10, first=named)
+    assert [job.job_id for job in due] == [stayed.job_id]
+
+
 async def test_settling_fires_what_is_due_and_nothing_else(db: database.Database, minute: datetime) -> None:
     async with db.transaction() as connection:
         due, other = await jobs.make_jobs(connection, 2, next_slot_at=minute)

@@ -1,6 +1,7 @@
 -- name: lock_due
 -- Due jobs of the given shards: those in `first`, and then, with one index probe a shard, of each shard with due jobs about
--- as many as of any other, so that a long backlog in one costs the others nothing.
+-- as many as of any other, so that a long backlog in one costs the others nothing. One of `first` that an edit has moved to
+-- another shard in the meantime is its holder's. `shard + 0` keeps the plan at the ids.
 WITH busy AS MATERIALIZED (
     SELECT mine.shard
     FROM unnest(%(shards)s::smallint[]) AS mine (shard)
@@ -8,7 +9,7 @@ WITH busy AS MATERIALIZED (
 first AS MATERIALIZED (
     SELECT job_id, owner, name, shard, labels, spec_id, created_at, last_slot_at, next_slot_at, pool, handler, declared
     FROM jobs
-    WHERE job_id = ANY(%(first)s::uuid[]) AND next_run_at <= %(before)s
+    WHERE job_id = ANY(%(first)s::uuid[]) AND next_run_at <= %(before)s AND shard + 0 = ANY(%(shards)s::smallint[])
     FOR UPDATE SKIP LOCKED),
 oldest AS MATERIALIZED (
     SELECT due.*
@@ -28,7 +29,8 @@ FROM (TABLE first UNION ALL TABLE oldest) AS due
 JOIN job_specs USING (spec_id);
 
 -- name: due_by_owner
--- What has become due since an instant, by owner, the one that waits for longest first; a few of each are named.
+-- What has become due since an instant, by owner, the one that waits for longest first; a few of each are named. As many
+-- owners come back as there are: whoever is left out of one look is in no other.
 SELECT due.owner, (array_agg(due.job_id ORDER BY due.next_run_at))[:%(few)s] AS job_ids
 FROM unnest(%(shards)s::smallint[]) AS mine (shard)
 CROSS JOIN LATERAL (
@@ -37,8 +39,7 @@ CROSS JOIN LATERAL (
     ORDER BY next_run_at
     LIMIT %(most)s) AS due
 GROUP BY due.owner
-ORDER BY min(due.next_run_at)
-LIMIT 1000;
+ORDER BY min(due.next_run_at);
 
 -- name: lock_jobs
 -- The named jobs that have a slot whose instant has come; its jitter may not be over. In one order for everybody, so that
