@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from psycopg.types.json import Jsonb
+from tests.support import statements
 
 from clockhand.engine import status
 from clockhand.store import database
@@ -139,6 +141,31 @@ async def test_a_failed_patch_stands_in_nobodys_way(db: database.Database) -> No
         await rows.postponed(connection, [job_id], now=NOW)
     assert await dirty(db, written_before=NOW - timedelta(seconds=30)) == []
     assert [one.job_id for one in await dirty(db, written_before=NOW)] == [job_id]
+
+
+@pytest.mark.parametrize("postponed", [True, False])
+async def test_a_batch_locks_its_rows_in_one_order(db: database.Database, postponed: bool) -> None:
+    """Whoever waits for the lowest row holds none of the others, so two batches cannot wait for each other."""
+    job_ids = sorted([await add(db) for _ in range(20)])
+    found = {one.job_id: one for one in await dirty(db, batch=20, usual=20)}
+    backwards = [found[job_id] for job_id in reversed(job_ids)]
+
+    async def store() -> None:
+        async with db.transaction() as connection:
+            if postponed:
+                await rows.postponed(connection, [one.job_id for one in backwards], now=NOW)
+            else:
+                done = [rows.Written(one.job_id, one.version, b"digest", patched=True) for one in backwards]
+                await rows.written(connection, done, now=NOW)
+
+    async with db.transaction() as blocker:
+        await blocker.execute("SELECT FROM job_status WHERE job_id = %s FOR UPDATE", (job_ids[0],))
+        storing = asyncio.create_task(store())
+        await statements.until_somebody_waits(db)
+        async with db.transaction() as other:
+            await other.execute("SELECT FROM job_status WHERE job_id = ANY(%s) FOR UPDATE NOWAIT", (job_ids[1:],))
+    await storing
+    assert await dirty(db, batch=20, usual=20, written_before=NOW - timedelta(seconds=1)) == []
 
 
 @pytest.mark.parametrize("parked", [None, "cannot be evaluated"])

@@ -40,7 +40,9 @@ JOIN jobs j USING (job_id)
 ORDER BY s.urgent DESC, s.dirty_at;
 
 -- name: written
--- A row that changed in the meantime stays dirty and is written again, after its pause.
+-- A row that changed in the meantime stays dirty and is written again, after its pause. Locked in one order for everybody.
+WITH locked AS MATERIALIZED (
+    SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status
 SET written_at = CASE WHEN n.patched THEN %(now)s ELSE job_status.written_at END,
     written_digest = n.digest,
@@ -49,12 +51,15 @@ SET written_at = CASE WHEN n.patched THEN %(now)s ELSE job_status.written_at END
     urgent = job_status.urgent AND job_status.xmin::text <> n.version
 FROM unnest(%(job_ids)s::uuid[], %(versions)s::text[], %(digests)s::bytea[], %(patched)s::boolean[], %(told)s::text[])
      AS n (job_id, version, digest, patched, told)
+JOIN locked USING (job_id)
 WHERE job_status.job_id = n.job_id;
 
 -- name: postponed
--- Not written now: as if it had been, so that it does not stand in the way of others.
+-- Not written now: as if it had been, so that it does not stand in the way of others. Locked in the same order.
+WITH locked AS MATERIALIZED (
+    SELECT job_id FROM job_status WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR NO KEY UPDATE)
 UPDATE job_status SET written_at = %(now)s, urgent = false
-WHERE job_id = ANY(%(job_ids)s::uuid[]);
+FROM locked WHERE job_status.job_id = locked.job_id;
 
 -- name: note_failed
 -- The first failed attempt after a success is news for the object's events. Noted last in its transaction and only where
