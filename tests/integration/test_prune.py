@@ -134,6 +134,20 @@ async def test_specs_jobs_keys_and_audit(db: database.Database, now: datetime) -
         assert await jobs.one(connection, "SELECT count(*) FROM job_status") == 3
 
 
+async def test_a_deleted_job_that_comes_back_meanwhile_stays(db: database.Database, now: datetime) -> None:
+    async with db.transaction() as connection:
+        back, _ = await jobs.make_jobs(connection, 2)
+        await connection.execute("UPDATE jobs SET deleted_at = %s", (now - 60 * DAY,))
+    async with db.transaction() as edit:
+        await edit.execute("UPDATE jobs SET deleted_at = NULL WHERE job_id = %s", (back.job_id,))
+        async with db.transaction() as connection:
+            await connection.execute("SET LOCAL lock_timeout = '2s'")
+            assert await pruning.sweep(connection, "deleted_jobs", before=now - DAYS * DAY) == 1
+    async with db.transaction() as connection:
+        assert await jobs.query(connection, "SELECT job_id FROM jobs") == [(back.job_id,)]
+        assert await jobs.query(connection, "SELECT job_id FROM job_status") == [(back.job_id,)]
+
+
 async def test_one_replica_at_a_time_prunes(db: database.Database, now: datetime) -> None:
     one, two = pruner(db, "one"), pruner(db, "two")
     await one.step()

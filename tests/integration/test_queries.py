@@ -39,6 +39,7 @@ from clockhand.store import (
     mirroring,
     pauses,
     pools,
+    pruning,
     queries,
     redrives,
     rezoning,
@@ -519,6 +520,7 @@ async def _classes(scene: Scene) -> None:
     await scene.raw.execute(
         "UPDATE job_specs s SET class = 'batch', class_hash = 'old' FROM jobs j WHERE j.spec_id = s.spec_id AND j.shard < 8"
     )
+    await classes.change(scene.connection)
     await classes.store(scene.connection, [classes.Class("batch", "{}", b"new"), classes.Class("gone", "{}", b"x")])
     assert await classes.hashes(scene.connection)
     await classes.remove(scene.connection, ["gone"])
@@ -611,6 +613,16 @@ async def _rezone(scene: Scene) -> None:
     )
 
 
+async def _deleted_jobs(scene: Scene) -> None:
+    """Some are old enough among many others, gone and not."""
+    text = "UPDATE jobs SET deleted_at = %s, next_slot_at = NULL, next_run_at = NULL WHERE job_id = ANY(%s)"
+    without_runs = await scene.some("job_id", "jobs", "spec_id > 900000", 2 * BATCH)
+    await scene.raw.execute(text, (scene.now - timedelta(days=60), without_runs[:BATCH]))
+    await scene.raw.execute(text, (scene.now, without_runs[BATCH:]))
+    before = scene.now - timedelta(days=30)
+    assert await pruning.sweep(scene.connection, "deleted_jobs", before=before) == BATCH
+
+
 async def _leases(scene: Scene) -> None:
     """What a few workers have of many open attempts, and as much that is over."""
     names = [f"worker-{number}" for number in range(4)]
@@ -696,6 +708,7 @@ HOT: Mapping[str, tuple[Callable[[Scene], Awaitable[None]], int]] = {
     "survey": (_survey, 6 * survey.LIMIT),
     "changes": (_changes, BATCH),
     "doctor": (_doctor, patient.LIMIT),
+    "deleted jobs": (_deleted_jobs, BATCH),
     "rezone": (_rezone, BATCH),
     "kafka": (_kafka, BATCH),
     "backlog": (_backlog, BATCH),

@@ -28,14 +28,19 @@ DELETE FROM audit
 WHERE audit_id IN (SELECT audit_id FROM audit WHERE at < %(before)s ORDER BY audit_id LIMIT %(limit)s);
 
 -- name: deleted_jobs
--- A deleted job's row stays as long as its history may be asked for by the job's name. Its status goes with it.
-WITH gone AS (
-    DELETE FROM jobs
-    WHERE job_id IN (
-        SELECT job_id FROM jobs
-        WHERE deleted_at < %(before)s AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id)
-        LIMIT %(limit)s)
-    RETURNING job_id)
+-- A deleted job's row stays as long as its history may be asked for by the job's name. Its status goes with it. A job that
+-- somebody holds may be about to come back: it is looked at again an hour later. OFFSET 0 asks for the
+-- live runs of these jobs, and does not read all there are.
+WITH old AS MATERIALIZED (
+    SELECT job_id FROM jobs
+    WHERE deleted_at < %(before)s
+      AND NOT EXISTS (SELECT FROM live_runs WHERE live_runs.job_id = jobs.job_id OFFSET 0)
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED),
+gone AS (
+    DELETE FROM jobs USING old
+    WHERE jobs.job_id = old.job_id AND jobs.deleted_at < %(before)s
+    RETURNING jobs.job_id)
 DELETE FROM job_status USING gone WHERE job_status.job_id = gone.job_id;
 
 -- name: old_specs
