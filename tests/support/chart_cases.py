@@ -20,7 +20,17 @@ EVERYTHING: Mapping[str, Any] = {
         "sasl": {"username": "clockhand", "existingSecret": "kafka-password"},
     },
     "operator": {"pod": {"nodeSelector": {"pool": "system"}}, "extraEnv": [{"name": "TZ", "value": "UTC"}]},
-    "pods": {"annotations": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "high"},
+    "pods": {
+        "labels": {"team": "jobs"},
+        "annotations": {"a": "b"},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "securityContext": {"fsGroup": 10001},
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    },
     "networkPolicy": {"enabled": True, "apiFrom": [{"namespaceSelector": {}}], "egress": [{"ports": [{"port": 5432}]}]},
     "metrics": {
         "serviceMonitor": {"enabled": True},

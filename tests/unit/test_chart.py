@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pytest
 import yaml
@@ -260,38 +259,46 @@ def test_the_schema_is_brought_up_before_an_upgrade_or_beside_a_database_of_the_
     assert other["metadata"]["name"] != job["metadata"]["name"]
 
 
+def test_what_holds_for_all_pods_holds_for_the_migration_and_the_test_as_well() -> None:
+    placed = {"priorityClassName", "nodeSelector", "tolerations", "affinity", "imagePullSecrets"}
+    pods = chart_cases.EVERYTHING["pods"]
+    (job,) = of("everything", "Job")
+    (test,) = of("everything", "Pod")
+    for pod, meta in (
+        (helm.pod_spec(job) or {}, job["spec"]["template"]["metadata"]),
+        (test["spec"], test["metadata"]),
+    ):
+        assert {key: pod[key] for key in placed - {"imagePullSecrets"}} == {
+            key: pods[key] for key in placed - {"imagePullSecrets"}
+        }
+        assert pod["imagePullSecrets"] == chart_cases.EVERYTHING["imagePullSecrets"]
+        assert pod["securityContext"]["fsGroup"] == pods["securityContext"]["fsGroup"]
+        assert pods["labels"].items() <= meta["labels"].items()
+        assert meta["labels"]["team"] == "jobs", "that of the pods goes before the common one"
+        assert pods["annotations"].items() <= meta["annotations"].items()
+    assert hooks(test) == "test"
+    pod = helm.pod_spec(job) or {}
+    assert pods["extraVolumes"][0] in pod["volumes"]
+    assert pods["extraVolumeMounts"][0] in pod["containers"][0]["volumeMounts"]
+
+
+def test_another_owner_of_the_certificate_fills_another_secret() -> None:
+    """Helm deletes the one of the mode before, whoever has written to it since."""
+    (own,) = (thing["metadata"]["name"] for thing in of("secret", "Secret"))
+    asked = {thing["spec"]["secretName"] for thing in of("cert-manager", "Certificate")}
+    assert own == "clockhand-runs-tls"
+    assert asked == {"clockhand-runs-cert", "clockhand-runs-ca"}
+    (runs,) = (thing for thing in of("cert-manager", "Deployment") if thing["metadata"]["name"] == "clockhand-runs")
+    (tls,) = (volume for volume in runs["spec"]["template"]["spec"]["volumes"] if volume["name"] == "tls")
+    assert tls["secret"] == {"secretName": "clockhand-runs-cert"}
+
+
 def test_alerts_and_dashboards_come_as_they_are() -> None:
     (rule,) = of("everything", "PrometheusRule")
     files = sorted((helm.CHART / "alerts").glob("*.yaml"))
     assert rule["spec"]["groups"] == [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
     (board,) = (thing for thing in of("everything", "ConfigMap") if thing["metadata"]["name"].endswith("-dashboard"))
     assert board["data"] == {file.name: file.read_text() for file in (helm.CHART / "dashboards").glob("*.json")}
-
-
-@pytest.mark.parametrize("major", helm.MAJORS, ids=str)
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({}, "database.existingSecret: name the Secret"),
-        ({**helm.DATABASE, "replicas": 2}, "replicas"),
-        ({**helm.DATABASE, "operator": {"replica": 2}}, "replica"),
-        ({**helm.DATABASE, "operator": {"pod": {"nodeselector": {}}}}, "nodeselector"),
-        ({**helm.DATABASE, "retentionDays": 0}, "retentionDays"),
-        ({**helm.DATABASE, "logFormat": "xml"}, "logFormat"),
-        ({**helm.DATABASE, "limits": {"owner": {}}}, "owner"),
-        ({**helm.DATABASE, "runs": {"certificate": {"mode": "ExistingSecret"}}}, "runs.certificate.existingSecret"),
-        ({**helm.DATABASE, "kafka": {"brokers": "k:1", "sasl": {"username": "u"}}}, "kafka.sasl.existingSecret"),
-    ],
-)
-def test_wrong_values_are_refused_with_a_sentence(major: helm.Helm, values: dict[str, Any], sentence: str) -> None:
-    said = major.refusal("template", "clockhand", str(helm.CHART), "--kube-version=1.36", values=values)
-    assert sentence in said
-
-
-@pytest.mark.parametrize("major", helm.MAJORS, ids=str)
-def test_a_cluster_that_is_too_old_is_refused(major: helm.Helm) -> None:
-    said = major.refusal("template", "clockhand", str(helm.CHART), "--kube-version=1.29.9", values=helm.DATABASE)
-    assert "1.30" in said
 
 
 def test_notes_warn() -> None:

@@ -3,8 +3,8 @@
 - name: CLOCKHAND_DATABASE_URL
   valueFrom:
     secretKeyRef:
-      name: {{ include "clockhand.databaseSecret" . }}
-      key: {{ ternary "url" .Values.database.existingSecretKey .Values.demoDatabase.enabled }}
+      name: {{ include "clockhand.databaseSecret" . | quote }}
+      key: {{ ternary "url" .Values.database.existingSecretKey .Values.demoDatabase.enabled | quote }}
 - name: CLOCKHAND_DATABASE_SESSION_OPTIONS
   value: {{ .Values.database.sessionOptions | quote }}
 {{- if include "clockhand.databaseCa" . }}
@@ -23,12 +23,18 @@
 {{/* The volume source of the database's authorities, empty where none are named. */}}
 {{- define "clockhand.databaseCa" -}}
 {{- with .Values.database.ca -}}
+{{- if and .existingSecret .existingConfigMap -}}
+{{- fail "database.ca: existingSecret or existingConfigMap, not both" -}}
+{{- end -}}
+{{- if and $.Values.demoDatabase.enabled (or .existingSecret .existingConfigMap) -}}
+{{- fail "database.ca: the demo database has no certificate that could be checked" -}}
+{{- end -}}
 {{- if .existingSecret -}}
 secret:
-  secretName: {{ .existingSecret }}
+  secretName: {{ .existingSecret | quote }}
 {{- else if .existingConfigMap -}}
 configMap:
-  name: {{ .existingConfigMap }}
+  name: {{ .existingConfigMap | quote }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -41,6 +47,9 @@ configMap:
   value: /etc/clockhand/limits.yaml
 {{- with .Values.kafka }}
 {{- if .brokers }}
+{{- if ne (hasPrefix "SASL_" .securityProtocol) (not (empty .sasl.username)) }}
+{{- fail "kafka.sasl.username and kafka.securityProtocol: a user needs a protocol that begins with SASL, and that one a user" }}
+{{- end }}
 - name: CLOCKHAND_KAFKA
   value: {{ .brokers | quote }}
 - name: CLOCKHAND_KAFKA_SECURITY_PROTOCOL
@@ -72,12 +81,12 @@ configMap:
 {{- if and .brokers .ca.existingSecret }}
 - name: kafka-ca
   secret:
-    secretName: {{ .ca.existingSecret }}
+    secretName: {{ .ca.existingSecret | quote }}
 {{- end }}
 {{- if and .brokers .sasl.username }}
 - name: kafka
   secret:
-    secretName: {{ required "kafka.sasl.existingSecret: name the Secret with the user's password" .sasl.existingSecret }}
+    secretName: {{ required "kafka.sasl.existingSecret: name the Secret with the user's password" .sasl.existingSecret | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -100,7 +109,7 @@ configMap:
 {{- end }}
 {{- end -}}
 
-{{/* What PodSecurity `restricted` asks for, of a container and of a pod. */}}
+{{/* What PodSecurity `restricted` asks for, of a container, and of a pod beside what it is given. */}}
 {{- define "clockhand.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -109,9 +118,22 @@ capabilities:
 {{- end -}}
 
 {{- define "clockhand.podSecurity" -}}
-runAsNonRoot: true
-seccompProfile:
-  type: RuntimeDefault
+{{- merge (deepCopy (default dict .)) (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) | toYaml -}}
+{{- end -}}
+
+{{/* Where a pod may be, and who pulls its images, given (dict "root" . "pods" .Values.pods). Empty where nothing is said. */}}
+{{- define "clockhand.placement" -}}
+{{- $said := dict -}}
+{{- with .root.Values.imagePullSecrets }}{{- $_ := set $said "imagePullSecrets" . }}{{- end -}}
+{{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" -}}
+{{- with get $.pods $key }}{{- $_ := set $said $key . }}{{- end -}}
+{{- end -}}
+{{- with $said }}{{ toYaml . }}{{- end -}}
+{{- end -}}
+
+{{/* A probe, given (dict "path" "/healthz" "timing" (dict ...)). */}}
+{{- define "clockhand.probe" -}}
+{{- merge (dict "httpGet" (dict "path" .path "port" "health")) (default dict .timing) | toYaml -}}
 {{- end -}}
 
 {{/*
@@ -141,48 +163,25 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "clockhand.selector" . | nindent 8 }}
-        app.kubernetes.io/part-of: clockhand
-        {{- with $root.Values.commonLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-        {{- with $pods.labels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "clockhand.podLabels" (dict "root" $root "component" .component "labels" $pods.labels) | nindent 8 }}
       {{- with $pods.annotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      serviceAccountName: {{ include "clockhand.account" . }}
+      serviceAccountName: {{ include "clockhand.account" . | quote }}
       automountServiceAccountToken: true
       # variables made from Services would be read as settings: CLOCKHAND_API_PORT
       enableServiceLinks: false
       terminationGracePeriodSeconds: {{ $pods.terminationGracePeriodSeconds }}
-      {{- with $root.Values.imagePullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $pods.priorityClassName }}
-      priorityClassName: {{ . }}
-      {{- end }}
-      {{- with $pods.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $pods.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $pods.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "clockhand.placement" (dict "root" $root "pods" $pods) }}
+      {{- . | nindent 6 }}
       {{- end }}
       {{- if $pods.topologyKeys }}
       topologySpreadConstraints:
         {{- range $pods.topologyKeys }}
         - maxSkew: 1
-          topologyKey: {{ . }}
+          topologyKey: {{ . | quote }}
           whenUnsatisfiable: ScheduleAnyway
           labelSelector:
             matchLabels:
@@ -190,7 +189,7 @@ spec:
         {{- end }}
       {{- end }}
       securityContext:
-        {{- merge (deepCopy $pods.securityContext) (include "clockhand.podSecurity" . | fromYaml) | toYaml | nindent 8 }}
+        {{- include "clockhand.podSecurity" $pods.securityContext | nindent 8 }}
       containers:
         - name: {{ .component }}
           image: {{ include "clockhand.image" (dict "image" $root.Values.image "version" $root.Chart.AppVersion) }}
@@ -211,15 +210,9 @@ spec:
             - name: health
               containerPort: 8081
           livenessProbe:
-            httpGet:
-              path: /healthz
-              port: health
-            {{- toYaml $pods.livenessProbe | nindent 12 }}
+            {{- include "clockhand.probe" (dict "path" "/healthz" "timing" $pods.livenessProbe) | nindent 12 }}
           readinessProbe:
-            httpGet:
-              path: /readyz
-              port: health
-            {{- toYaml $pods.readinessProbe | nindent 12 }}
+            {{- include "clockhand.probe" (dict "path" "/readyz" "timing" $pods.readinessProbe) | nindent 12 }}
           {{- if .ports }}
           # the endpoint is withdrawn before the process stops answering
           lifecycle:
