@@ -93,7 +93,8 @@ def as_text(done: Done) -> str:
     did = "would try" if done.dry_run else "trying"
     text = f"{did} {done.redriven} {'run' if done.redriven == 1 else 'runs'} again\n"
     if done.passed_over:
-        text += f"passed over {done.passed_over}, whose job is gone or cannot be read by this release\n"
+        why = "whose job is gone or cannot be read by this release, or whose JobClass has changed"
+        text += f"passed over {done.passed_over}, {why}\n"
     return text
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from clockhand import errors
 from clockhand.domain import classrun, declared, drafts, jobclass, sightings
-from clockhand.engine import edits, specs, storing, templates
+from clockhand.engine import edits, parking, specs, storing, templates
 from clockhand.store import classes, database, mirroring
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,9 @@ async def rendered(connection: database.Connection, readings: Sequence[declared.
     if not names:
         return readings
     found = Found(await classes.share(connection, names))
-    return [reading if reading.run is None else found.render(reading, reading.run) for reading in readings]
+    alike = {id(reading): reading for reading in readings}  # jobs that are made alike share one
+    made = {key: one if one.run is None else found.render(one, one.run) for key, one in alike.items()}
+    return [made[id(reading)] for reading in readings]
 
 
 def refusal(barred: declared.Fault) -> errors.InvalidInput:
@@ -120,5 +122,11 @@ def _is_same(reading: declared.Reading, job: classes.Job) -> bool:
 
 def _begun(reading: declared.Reading, row: mirroring.Locked, *, now: datetime) -> declared.Reading:
     assert reading.job is not None
-    begins = declared.begin(reading.job, reading.declared.origin, after=max(now, row.last_slot_at), new=False)
+    after = max(now, row.last_slot_at)
+    try:
+        begins = declared.begin(reading.job, reading.declared.origin, after=after, new=False)
+    except Exception as error:  # whatever a spec raises, it stops its own job alone
+        log.warning("job_parked", owner=reading.declared.owner, job=reading.declared.name, error=repr(error))
+        barred = reading.barred or declared.Fault("InvalidSchedule", parking.sentence(error))
+        return dataclasses.replace(reading, barred=barred, counts_from=after, first_slot_at=None)
     return dataclasses.replace(reading, counts_from=begins.counts_from, first_slot_at=begins.first_slot_at)

@@ -41,6 +41,15 @@ class Catalogue:
         if found is not None:
             await self._store(held, found)
 
+    async def look_again(self, held: duties.Held) -> None:
+        """The same amid other work, which is not to end where nobody answers."""
+        try:
+            await self.refresh(held)
+        except errors.Stale:
+            raise
+        except errors.ClockhandError as error:
+            log.warning("classes_not_learnt", error=str(error))
+
     async def learn(self, held: duties.Held, names: Collection[str]) -> None:
         """Looks for classes that are not stored: whoever applies a class and its job at once is not to be told of none."""
         if not names:
@@ -83,6 +92,7 @@ class Catalogue:
             return
         async with self._db.transaction() as connection:
             await duties.hold(connection, held)
+            await classes.change(connection)
             await classes.store(connection, [classes.Class(one.name, one.spec_json, one.hash) for one in differing])
             await classes.remove(connection, gone)
         self.changes += 1
@@ -119,20 +129,37 @@ class JobClasses:
             self._compared, self._compared_at = state, now
 
     async def _compare(self, held: duties.Held) -> None:
-        """Stores the jobs anew that were stored under another state of their class."""
-        after, changed = 0, 0
+        """Stores the jobs anew that were stored under another state of their class.
+
+        That may take long: classes that change meanwhile are learnt as ever, and call for another comparison.
+        """
+        after, size, changed, looked_at = 0, PAGE, 0, time.monotonic()
         while True:
-            async with self._turn, self._db.transaction() as connection:
-                await duties.hold(connection, held)
-                now = await database.now(connection)
-                page = await classes.stale_page(connection, after=after, size=PAGE)
-                if page.last is None:
-                    break
-                jobs = _there(await classes.lock(connection, page.job_ids)) if page.job_ids else ()
-                readings = await rendering.store_anew(connection, self._templates, jobs, now=now) if jobs else ()
-            self._templates.want(readings)
-            after, changed = page.last, changed + len(readings)
+            try:
+                last, stored = await self._compare_page(held, after=after, size=size)
+            except database.TooMuch:
+                if size == 1:
+                    raise
+                size //= 2
+                continue
+            if last is None:
+                break
+            after, size, changed = last, min(PAGE, size * 2), changed + stored
+            if time.monotonic() - looked_at >= EVERY_SECONDS:
+                await self._catalogue.look_again(held)
+                looked_at = time.monotonic()
         log.info("jobs_follow_classes", jobs=changed)
+
+    async def _compare_page(self, held: duties.Held, *, after: int, size: int) -> tuple[int | None, int]:
+        """The last spec of the page, None where there is none after `after`; and how many jobs have other pods."""
+        async with self._turn, self._db.transaction() as connection:
+            await duties.hold(connection, held)
+            now = await database.now(connection)
+            page = await classes.stale_page(connection, after=after, size=size)
+            jobs = _there(await classes.lock(connection, page.job_ids)) if page.job_ids else ()
+            readings = await rendering.store_anew(connection, self._templates, jobs, now=now) if jobs else ()
+        self._templates.want(readings)
+        return page.last, len(readings)
 
 
 def _there(jobs: Sequence[classes.Job]) -> Sequence[classes.Job]:

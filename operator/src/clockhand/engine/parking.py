@@ -33,6 +33,11 @@ class Job(Protocol):
 
 async def park(connection: database.Connection, job: Job, error: Exception, *, now: datetime) -> None:
     """Stops `job` until its next edit; what `error` says becomes its condition."""
-    sentence = str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"
-    log.warning("job_parked", owner=job.owner, job=job.name, sentence=sentence)
-    await firing.park(connection, job_id=job.job_id, sentence=sentence, now=now)
+    why = sentence(error)
+    log.warning("job_parked", owner=job.owner, job=job.name, sentence=why)
+    await firing.park(connection, job_id=job.job_id, sentence=why, now=now)
+
+
+def sentence(error: Exception) -> str:
+    """What is said of a job whose slots cannot be worked out."""
+    return str(error) if isinstance(error, errors.InvalidInput) else f"cannot be evaluated: {error}"

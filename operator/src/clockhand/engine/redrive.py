@@ -31,7 +31,7 @@ class Step:
     last: uuid.UUID | None
     redriven: int = 0
     passed_over: int = 0
-    """Of jobs that are gone, or that this release cannot read."""
+    """Of jobs that are gone, that this release cannot read, or whose JobClass has changed."""
 
 
 async def step(
@@ -62,7 +62,11 @@ async def step(
 async def count(connection: database.Connection, selection: redrives.Selection, *, after: uuid.UUID, most: int) -> Step:
     """The same, but it only looks."""
     found = await redrives.find(connection, selection, after=after, limit=most)
-    return Step(found[-1].run_id, len(found)) if found else Step(None)
+    if not found:
+        return Step(None)
+    run_ids, job_ids = [run.run_id for run in found], [run.job_id for run in found]
+    able = _plans(await redrives.specs(connection, run_ids, owner=selection.owner, job_ids=job_ids))
+    return Step(found[-1].run_id, len(able), len(found) - len(able))
 
 
 async def take_back(

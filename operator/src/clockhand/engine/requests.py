@@ -186,7 +186,10 @@ async def _redrive(
         raise errors.Conflict(f"the run is {ended.state}: make a new run of the job instead")
     job_id: uuid.UUID = ended.job_id
     if not await redrive.take_back(connection, [run_id], owner=owner, job_ids=[job_id], actor=actor, now=now):
-        raise errors.Conflict("the run's spec cannot be read by this release: make a new run of the job instead")
+        raise errors.Conflict(
+            "the run's spec cannot be read by this release, or its JobClass has changed since: "
+            "make a new run of the job instead"
+        )
     return job_id
 
 

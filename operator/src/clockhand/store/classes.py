@@ -51,6 +51,11 @@ async def hashes(connection: database.Connection) -> Mapping[str, bytes]:
     return {row.name: row.hash for row in rows}
 
 
+async def change(connection: database.Connection) -> None:
+    """Waits for whoever stores jobs by the classes, and holds others off until the transaction ends: before any change."""
+    await database.execute(connection, "classes.change")
+
+
 async def store(connection: database.Connection, found: Sequence[Class]) -> None:
     """Makes classes, or has them as they are now."""
     parameters = {
@@ -67,8 +72,9 @@ async def remove(connection: database.Connection, names: Collection[str]) -> Non
 
 
 async def share(connection: database.Connection, names: Collection[str]) -> Mapping[str, Class]:
-    """Those of `names` that there are; none of them changes before the transaction ends."""
-    rows = await database.fetch(connection, "classes.share", {"names": sorted(names)})
+    """Those of `names` that there are; before the transaction ends none changes, and none comes."""
+    await database.execute(connection, "classes.keep")
+    rows = await database.fetch(connection, "classes.some", {"names": sorted(names)})
     return {row.name: Class(row.name, row.spec, row.hash) for row in rows}
 
 

@@ -46,7 +46,10 @@ async def specs(
     owner: str,
     job_ids: Collection[uuid.UUID],
 ) -> Mapping[uuid.UUID, str]:
-    """The spec under which each of these ended runs was made, as stored, if it is a run of one of `job_ids`."""
+    """The spec under which each of these ended runs was made, as stored, if it is a run of one of `job_ids`.
+
+    Without those whose template is of a JobClass that has changed since or is gone: their pods may be forbidden by now.
+    """
     parameters = {**_runs(run_ids), "owner": owner, "job_ids": list(job_ids)}
     return {row.run_id: row.spec for row in await database.fetch(connection, "redrives.specs", parameters)}
 

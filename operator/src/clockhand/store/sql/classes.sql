@@ -11,12 +11,16 @@ ON CONFLICT (name) DO UPDATE SET spec = EXCLUDED.spec, hash = EXCLUDED.hash;
 -- name: remove
 DELETE FROM job_classes WHERE name = ANY(%(names)s::text[]);
 
--- name: share
--- Held as they are until the transaction ends: no job is stored by what its class was a moment before.
-SELECT name, spec::text AS spec, hash FROM job_classes
-WHERE name = ANY(%(names)s::text[])
-ORDER BY name
-FOR SHARE;
+-- name: keep
+-- Until the transaction ends no class changes, and none comes that was not there, which no lock of a row could hold off.
+SELECT pg_advisory_xact_lock_shared(hashtext('clockhand.classes')::bigint);
+
+-- name: change
+-- Once those that are being stored by what the classes were are there to be seen.
+SELECT pg_advisory_xact_lock(hashtext('clockhand.classes')::bigint);
+
+-- name: some
+SELECT name, spec::text AS spec, hash FROM job_classes WHERE name = ANY(%(names)s::text[]);
 
 -- name: stale_page
 -- Of the next specs with a class, the jobs that were stored under another state of it, and where the page ends.

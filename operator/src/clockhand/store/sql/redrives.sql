@@ -39,11 +39,14 @@ LIMIT %(limit)s;
 SELECT job_id FROM jobs WHERE job_id = ANY(%(job_ids)s::uuid[]) ORDER BY job_id FOR UPDATE;
 
 -- name: specs
+-- Of jobs that there are, and none whose template is of a class that is another by now, or is gone.
 SELECT h.run_id, s.spec::text AS spec
 FROM run_history h
 JOIN unnest(%(run_ids)s::uuid[], %(scheduled)s::timestamptz[]) AS n (run_id, scheduled_at) USING (run_id, scheduled_at)
-JOIN job_specs s USING (spec_id)
-WHERE h.owner = %(owner)s AND h.job_id = ANY(%(job_ids)s::uuid[]);
+JOIN jobs j ON j.job_id = h.job_id
+JOIN job_specs s ON s.spec_id = h.spec_id
+LEFT JOIN job_classes c ON c.name = s.class
+WHERE h.owner = %(owner)s AND h.job_id = ANY(%(job_ids)s::uuid[]) AND (s.class IS NULL OR s.class_hash = c.hash);
 
 -- name: redrive
 -- Ended runs go back under their own ids: next attempt, counters at zero. A Succeeded one never does.
