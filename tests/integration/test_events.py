@@ -172,6 +172,15 @@ async def test_repeated_news_are_one_event_with_a_count(installed: Installed, cl
     assert (told["count"], told["message"]) == (1, "run 4 ended Dead")
 
 
+async def test_a_fact_that_is_told_again_is_not_counted_again(installed: Installed, client: clients.Client) -> None:
+    recorder = events.Recorder(calls.Events(client, instance="one"))
+    for number in (1, 1, 2, 2):
+        recorder.tell(about("twice"), [news.News("RunDead", f"run {number} ended Dead", f"ill/{number}")])
+        await recorder.step()
+    [told] = installed.events("twice")
+    assert (told["count"], told["message"]) == (2, "run 2 ended Dead")
+
+
 async def test_one_object_cannot_tell_without_end(client: clients.Client) -> None:
     recorder = events.Recorder(calls.Events(client, instance="one"))
     dropped = metrics.EVENTS_DROPPED.labels(reason="rate")._value

@@ -41,6 +41,14 @@ class _Item:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """An event as it stands, and the name of the fact that it tells last."""
+
+    event: events.Event
+    fact: str
+
+
 class Recorder:
     """The events of one replica."""
 
@@ -50,7 +58,7 @@ class Recorder:
         self._waiting: asyncio.Queue[_Item] = asyncio.Queue(QUEUE)
         self._budget = Budget(PER_SECOND, most=AT_ONCE)
         self._budgets: collections.OrderedDict[str, Budget] = collections.OrderedDict()
-        self._posted: collections.OrderedDict[tuple[str, str], events.Event] = collections.OrderedDict()
+        self._posted: collections.OrderedDict[tuple[str, str], _Posted] = collections.OrderedDict()
 
     def tell(self, about: events.Regarding, found: Sequence[news.News]) -> None:
         """Leaves news to be posted; what there is no room for is dropped."""
@@ -76,26 +84,28 @@ class Recorder:
 
     async def _post(self, item: _Item) -> None:
         key = (item.about.uid, item.news.reason)
-        last = self._posted.get(key)
-        if last is not None and item.at - last.last < _TOGETHER:
-            again = replace(last, note=item.news.note, last=item.at, count=last.count + 1)
+        event = _event(item)
+        posted = self._posted.get(key)
+        if posted is not None and posted.fact == event.name:
+            return  # whoever told it could not store that it did
+        if posted is not None and item.at - posted.event.last < _TOGETHER:
+            again = replace(posted.event, note=item.news.note, last=item.at, count=posted.event.count + 1)
             try:
                 await self._calls.repeat(again)
             except errors.NotFound:
                 pass
             else:
-                self._know(key, again)
+                self._know(key, again, event.name)
                 return
-        event = _event(item)
         try:
             await self._calls.create(event)
         except failures.ApiConflict:
             return  # somebody who is gone has told it
-        self._know(key, event)
+        self._know(key, event, event.name)
         metrics.EVENTS_POSTED.inc()
 
-    def _know(self, key: tuple[str, str], event: events.Event) -> None:
-        self._posted[key] = event
+    def _know(self, key: tuple[str, str], event: events.Event, fact: str) -> None:
+        self._posted[key] = _Posted(event, fact)
         self._posted.move_to_end(key)
         if len(self._posted) > _KNOWN:
             self._posted.popitem(last=False)
