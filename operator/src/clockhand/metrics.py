@@ -49,7 +49,7 @@ BLOCKED_RUNS = Gauge(
 )
 OLDEST_QUEUED = Gauge(
     "clockhand_oldest_queued_seconds",
-    "How long the oldest Queued run has been ready, of those counted. Of one operator",
+    "How long the oldest Queued run has been ready, of the runs looked at, 10,000 at most. Of one operator",
     ("mode",),
 )
 LATENESS = Histogram(
