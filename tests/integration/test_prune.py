@@ -102,6 +102,25 @@ async def test_a_week_that_was_detached_and_not_dropped_goes_the_next_time(
         assert await partitions.ensure(connection, oldest=now - 60 * DAY, newest=now - 60 * DAY)
 
 
+async def test_a_detached_week_that_somebody_else_dropped_or_made_anew_is_left_alone(
+    db: database.Database, now: datetime
+) -> None:
+    await make_old_weeks(db, now)
+    victim = name(now - 60 * DAY)
+    async with db.transaction() as connection:
+        await connection.execute(f"ALTER TABLE run_history DETACH PARTITION {victim}".encode())
+        assert await pruning.detached(connection) == [victim]
+    async with db.transaction() as reader:
+        await reader.execute(f"SELECT count(*) FROM {victim}".encode())
+        assert not await pruning.drop_detached(db, name=victim)
+    assert await pruning.drop_detached(db, name=victim)
+    assert not await pruning.drop_detached(db, name=victim)
+    async with db.transaction() as connection:
+        await partitions.ensure(connection, oldest=now - 60 * DAY, newest=now - 60 * DAY)
+    assert not await pruning.drop_detached(db, name=victim)
+    assert victim in await weeks(db)
+
+
 async def test_specs_jobs_keys_and_audit(db: database.Database, now: datetime) -> None:
     async with db.transaction() as connection:
         made = await jobs.make_jobs(connection, 4)

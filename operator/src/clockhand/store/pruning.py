@@ -14,8 +14,9 @@ from clockhand.store import database
 LIMIT = 5000
 _DETACH = sql.SQL("ALTER TABLE {parent} DETACH PARTITION {name} CONCURRENTLY")
 _FINALIZE = sql.SQL("ALTER TABLE {parent} DETACH PARTITION {name} FINALIZE")
-_DROP = sql.SQL("DROP TABLE {name}")
+_DROP = sql.SQL("DROP TABLE IF EXISTS {name}")
 _PATIENCE: LiteralString = "SET lock_timeout = '2s'"
+_PATIENCE_HERE: LiteralString = "SET LOCAL lock_timeout = '2s'"
 
 
 async def weeks_in_use(connection: database.Connection, before: datetime) -> Collection[date]:
@@ -50,15 +51,20 @@ async def detached(connection: database.Connection) -> Sequence[str]:
 
 
 async def drop_detached(db: database.Database, *, name: str) -> bool:
-    """Drops a partition that is detached; False where a lock could not be had in time."""
-    async with db.outside_transaction() as connection:
-        await connection.execute(_PATIENCE)
+    """Drops a partition that is detached; False where a lock could not be had in time.
+
+    False as well where somebody else was first, who may even have made it anew: that one is in use.
+    """
+    async with db.transaction() as connection:
+        await connection.execute(_PATIENCE_HERE)
         try:
+            await database.fetch(connection, "partitions.lock")
+            if name not in await detached(connection):
+                return False
             await connection.execute(_DROP.format(name=sql.Identifier(name)))
         except (driver_errors.LockNotAvailable, driver_errors.QueryCanceled):
+            await connection.rollback()
             return False
-        finally:
-            await connection.execute("RESET lock_timeout")
     return True
 
 
