@@ -299,16 +299,3 @@ def test_alerts_and_dashboards_come_as_they_are() -> None:
     assert rule["spec"]["groups"] == [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
     (board,) = (thing for thing in of("everything", "ConfigMap") if thing["metadata"]["name"].endswith("-dashboard"))
     assert board["data"] == {file.name: file.read_text() for file in (helm.CHART / "dashboards").glob("*.json")}
-
-
-def test_notes_warn() -> None:
-    said = helm.Helm("helm4").run(
-        "install",
-        "clockhand",
-        str(helm.CHART),
-        "--dry-run=client",
-        values={**chart_cases.MATRIX["demo"], "operator": {"replicas": 1}},
-    )
-    assert "NOT FOR PRODUCTION" in said
-    assert "with 1 replica(s) of the operator" in said
-    assert "helm test -n clockhand-system clockhand" in said
