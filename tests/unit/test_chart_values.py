@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import yaml
 from tests.support import helm
 
 _TIMED = ("livenessProbe", "readinessProbe", "securityContext")
@@ -116,3 +118,39 @@ def test_the_class_of_the_demo_disk_may_be_none(chosen: str | None, wanted: dict
     (database,) = (thing for thing in helm.Helm("helm4").template(values) if thing["kind"] == "StatefulSet")
     (claim,) = database["spec"]["volumeClaimTemplates"]
     assert {key: value for key, value in claim["spec"].items() if key == "storageClassName"} == wanted
+
+
+def told(heading: str) -> Sequence[Sequence[str]]:
+    """The commands of the block that follows in docs/operations.md."""
+    page = (helm.CHART.parents[1] / "docs/operations.md").read_text(encoding="utf-8")
+    block = page.partition(heading)[2].partition("```sh\n")[2].partition("```")[0]
+    return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
+
+
+def test_the_way_from_the_demo_database_to_another_one_is_as_told() -> None:
+    commands = told("**From the demo database to one of yours.**")
+    settings = [word for line in commands for word in line if line[0] == "helm" and "=" in word]
+    [made] = [line[line.index("generic") + 1] for line in commands if "generic" in line]
+    given = [word for setting in settings for word in ("--set", setting)]
+    demo = {"demoDatabase": {"enabled": True}}
+    said = helm.Helm("helm4").run("template", "clockhand", str(helm.CHART), "--kube-version=1.36", *given, values=demo)
+    objects = [thing for thing in yaml.load_all(said, Loader=yaml.CSafeLoader) if thing]
+    assert [thing for thing in objects if thing["kind"] == "StatefulSet"] == []
+    deployments = [thing for thing in objects if thing["kind"] == "Deployment"]
+    for thing in deployments:
+        assert thing["spec"]["replicas"] == 2
+        (container,) = thing["spec"]["template"]["spec"]["containers"]
+        assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": made, "key": "url"}
+    # Helm deletes what the release had before and has no more
+    before = helm.Helm("helm4").template(demo)
+    assert made not in {thing["metadata"]["name"] for thing in before if thing["kind"] == "Secret"}
+    (database,) = (thing for thing in before if thing["kind"] == "StatefulSet")
+    assert f"{database['metadata']['name']}-0" in next(line for line in commands if "pg_dump" in line)
+
+
+def test_an_upgrade_as_told_pins_no_image_and_outlasts_the_migration() -> None:
+    [[*words]] = told("## Upgrade\n")
+    assert not [word for word in words if "image" in word]
+    minutes = int(words[words.index("--timeout") + 1].removesuffix("m"))
+    (job,) = (thing for thing in helm.Helm("helm4").template(helm.DATABASE) if thing["kind"] == "Job")
+    assert minutes * 60 > job["spec"]["activeDeadlineSeconds"]
