@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support import kube_http, local_kube, postgres, rested, sighted
+from tests.support import jobs, kube_http, local_kube, postgres, rested, sighted
 
 from clockhand import errors
-from clockhand.domain import resources, sightings
-from clockhand.engine import fire, jobclasses, limits, loops, mirror, templates
+from clockhand.domain import declared, resources, sightings, spec, times
+from clockhand.domain.states import RunState as S
+from clockhand.engine import classes as rendering
+from clockhand.engine import fire, jobclasses, limits, loops, mirror, redrive, requests, templates
 from clockhand.engine.jobs import service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import objects, pods
-from clockhand.store import classes, database, duties, partitions
+from clockhand.store import classes, database, duties, partitions, redrives, runs
 
 CLASSES = "/apis/clockhand.dev/v1alpha1/jobclasses"
 TEMPLATE = {"spec": {"serviceAccountName": "reporter", "containers": [{"name": "main", "image": "reports:1"}]}}
@@ -51,11 +54,11 @@ class World:
         await self.classes.run_once(self.held)
 
     async def apply(self, name: str = "batch", **fields: Any) -> None:
-        spec = {"namespaces": ["*"], "template": TEMPLATE, "allow": ["Args"], **fields}
-        body = {"apiVersion": "clockhand.dev/v1alpha1", "kind": "JobClass", "metadata": {"name": name}, "spec": spec}
+        said = {"namespaces": ["*"], "template": TEMPLATE, "allow": ["Args"], **fields}
+        body = {"apiVersion": "clockhand.dev/v1alpha1", "kind": "JobClass", "metadata": {"name": name}, "spec": said}
         made = await asyncio.to_thread(self.kube.http.call, "POST", CLASSES, body)
         if made.code == 409:
-            body = {"spec": {"allow": None, "namespaces": None, **spec}}
+            body = {"spec": {"allow": None, "namespaces": None, **said}}
             made = await asyncio.to_thread(self.kube.http.call, "PATCH", f"{CLASSES}/{name}", body, kube_http.MERGE)
         assert made.code in (200, 201), made.body
 
@@ -112,6 +115,30 @@ async def core(world: World) -> AsyncIterator[service.Jobs]:
     made.close()
 
 
+async def died(world: World, seen: sightings.Sighting, *, minutes: int) -> uuid.UUID:
+    """A run of the job as it is now, of a slot so long ago, which is Dead."""
+    row = await world.row(seen)
+    job = jobs.Job(row.job_id, row.owner, row.name, row.shard, row.spec_id)
+    async with world.db.transaction() as connection:
+        at = await database.now(connection) - timedelta(minutes=minutes)
+        return await jobs.make_run(connection, job, S.DEAD, at=at, finished_at=at)
+
+
+async def retried(world: World, run_id: uuid.UUID) -> None:
+    async with world.db.transaction() as connection:
+        now = await database.now(connection)
+        await requests.retry(connection, owner="k8s/team-a", run_id=run_id, actor="somebody", now=now)
+
+
+async def somebody_waits(db: database.Database) -> bool:
+    """Whether anybody comes to wait for an advisory lock, before he gives up."""
+    for _ in range(200):
+        if await rested.rows(db, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
 def ready(row: Any) -> tuple[str, str, str]:
     [found] = [one for one in row.conditions if one["type"] == "Ready"]
     return found["status"], found["reason"], found["message"]
@@ -148,7 +175,7 @@ async def test_without_its_class_a_job_waits_and_skips(world: World) -> None:
     assert (skip.reason, skip.count >= 3) == ("Edited", True)
     [late] = await rested.rows(world.db, "SELECT next_slot_at > now() - interval '1 minute' AS ahead FROM jobs")
     assert late.ahead
-    assert await rested.rows(world.db, "SELECT FROM live_runs") == []
+    assert await rested.rows(world.db, "SELECT run_id FROM live_runs") == []
 
 
 async def test_a_class_that_changes_changes_the_pods_of_its_jobs_and_no_run_that_there_is(world: World) -> None:
@@ -288,3 +315,112 @@ async def test_a_run_is_fired_with_the_pod_of_the_class(world: World) -> None:
     assert await fire.Fire(world.db).run_once(range(256)) == 1
     [run] = await rested.rows(world.db, "SELECT r.state, s.template FROM live_runs r JOIN job_specs s USING (spec_id)")
     assert (run.state, run.template["spec"]["containers"][0]["args"]) == ("Queued", ["all"])
+
+
+async def test_an_ended_run_of_a_class_that_is_another_by_now_is_not_tried_again(world: World) -> None:
+    await world.has()
+    seen = await world.sees()
+    first, second = await died(world, seen, minutes=9), await died(world, seen, minutes=8)
+    await world.has(allow=["Args", "Env"])  # the pod is the same
+    await retried(world, first)
+    await world.has(template={"spec": {"containers": [{"name": "main", "image": "reports:2"}]}})
+    with pytest.raises(errors.Conflict, match="its JobClass has changed since: make a new run"):
+        await retried(world, second)
+    third = await died(world, seen, minutes=7)
+    selection = redrives.Selection("k8s/team-a", S.DEAD, datetime.now(UTC))
+    async with world.db.transaction() as connection:
+        counted = await redrive.count(connection, selection, after=runs.NO_RUN, most=10)
+        assert (counted.redriven, counted.passed_over) == (1, 1)
+    async with world.db.transaction() as connection:
+        done = await redrive.step(connection, selection, most=10, actor="somebody")
+        assert done == counted
+        assert await jobs.state_of(connection, third) != (S.DEAD,)
+        assert await jobs.state_of(connection, second) == (S.DEAD,)
+    last = await died(world, seen, minutes=6)
+    await world.has_not()
+    with pytest.raises(errors.Conflict):
+        await retried(world, last)
+
+
+async def test_a_job_that_cannot_be_evaluated_stops_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.has()
+    first, lost, last = [await world.sees(name=name) for name in ("first", "lost", "last")]
+    begin = declared.begin
+
+    def of_a_lost_zone(job: spec.JobSpec, origin: times.Origin, **how: Any) -> declared.Begin:
+        if origin.job_id == lost.uid:
+            raise RuntimeError("the zone is gone")
+        return begin(job, origin, **how)
+
+    monkeypatch.setattr(declared, "begin", of_a_lost_zone)
+    await world.has(template={"spec": {"containers": [{"name": "main", "image": "reports:2"}]}})
+    for one in (first, last):
+        assert main(await world.row(one))["image"] == "reports:2"
+    row = await world.row(lost)
+    assert (row.next_slot_at, row.parked) == (None, "cannot be evaluated: the zone is gone")
+    assert ready(row)[:2] == ("False", "InvalidSchedule")
+    assert row.class_hash == (await world.row(first)).class_hash
+
+
+async def test_what_is_too_much_for_one_statement_goes_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.has()
+    seen = [await world.sees(name=f"job-{number}") for number in range(5)]
+    sizes: list[int] = []
+    store_anew = rendering.store_anew
+
+    async def slow(
+        connection: database.Connection, checked: templates.Templates, found: Sequence[classes.Job], *, now: datetime
+    ) -> Sequence[declared.Reading]:
+        sizes.append(len(found))
+        if len(found) > 2:
+            await connection.execute("SET LOCAL statement_timeout = '20ms'")
+            await connection.execute("SELECT pg_sleep(60)")
+        return await store_anew(connection, checked, found, now=now)
+
+    monkeypatch.setattr(rendering, "store_anew", slow)
+    await world.has(template={"spec": {"containers": [{"name": "main", "image": "reports:2"}]}})
+    assert {main(await world.row(one))["image"] for one in seen} == {"reports:2"}
+    assert sizes[0] == 5
+
+
+async def test_classes_are_learnt_while_jobs_follow_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobclasses, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(jobclasses, "PAGE", 1)
+    await world.has()
+    for number in range(3):
+        await world.sees(name=f"job-{number}")
+    store_anew = rendering.store_anew
+    known: list[int] = []
+
+    async def beside(*given: Any, **how: Any) -> Sequence[declared.Reading]:
+        if not known:
+            await world.apply("beside")
+        known.append(len(await rested.rows(world.db, "SELECT name FROM job_classes")))
+        return await store_anew(*given, **how)
+
+    monkeypatch.setattr(rendering, "store_anew", beside)
+    try:
+        await world.has(template={"spec": {"containers": [{"name": "main", "image": "reports:2"}]}})
+        assert known == [1, 2, 2]
+    finally:
+        await world.has_not("beside")
+
+
+async def test_a_class_that_comes_while_a_job_is_stored_without_it_is_not_missed(world: World) -> None:
+    await world.apply()
+    async with world.db.transaction() as connection:
+        assert await classes.share(connection, ["batch"]) == {}
+        storing = asyncio.create_task(world.classes.run_once(world.held))
+        assert await somebody_waits(world.db)
+        assert not storing.done()
+    await storing
+    assert [one.name for one in await rested.rows(world.db, "SELECT name FROM job_classes")] == ["batch"]
+
+
+async def test_jobs_that_are_made_alike_stay_alike(world: World) -> None:
+    await world.has()
+    reading = sightings.read_new(sighted.job(template=None, run={"class": "batch"}), now=datetime.now(UTC))
+    async with world.db.transaction() as connection:
+        one, other = await rendering.rendered(connection, [reading, reading])
+    assert one is other
+    assert one.template_json
