@@ -11,6 +11,7 @@ import yaml
 from tests.support import generated
 
 from clockhand import metrics
+from clockhand.domain import workloads
 
 CHART = generated.ROOT / "charts/scheduler"
 RULES = {
@@ -96,3 +97,11 @@ def test_workers_are_drawn_wherever_they_are() -> None:
     """They are in the namespaces of their pools, which are not that of the installation."""
     drawn = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
     assert [query for query in drawn if "clockhand_worker_" in query and "$namespace" in query] == []
+
+
+def test_the_monitor_of_workers_that_the_page_shows_finds_them() -> None:
+    [shown] = re.findall(r"```yaml\n(apiVersion: monitoring.*?)```", WATCHED, re.DOTALL)
+    spec = yaml.safe_load(shown)["spec"]
+    assert spec["selector"]["matchLabels"].items() <= workloads._LABELS.items()
+    assert spec["podTargetLabels"] == [workloads.POOL_LABEL]
+    assert spec["podMetricsEndpoints"] == [{"port": "health"}]
