@@ -266,17 +266,23 @@ async def test_pods_without_a_run(
     db: database.Database, server: postgres.PostgresServer, kubectl: Kubectl, operator: clients.Client
 ) -> None:
     run_id, _ = await make_run(db, kubectl, S.RUNNING)
+    async with db.transaction() as connection:
+        job_id = await jobs.one(connection, "SELECT job_id FROM live_runs WHERE run_id = %s", run_id)
     over = uuid.uuid4()
+    stray = pod_of(over, kubectl.namespace, name="stray")
+    stray["metadata"]["annotations"][observed.JOB_UID] = str(job_id)
     stranger = pod_of(over, kubectl.namespace, name="stranger")
     stranger["metadata"]["annotations"] = {}
-    kubectl.apply(pod_of(run_id, kubectl.namespace), pod_of(over, kubectl.namespace, name="stray"), stranger)
+    theirs = pod_of(uuid.uuid4(), kubectl.namespace, name="theirs")
+    kubectl.apply(pod_of(run_id, kubectl.namespace), stray, stranger, theirs)
     changes: dict[str, Any] = {"cluster": operator, "later": LATER, "namespaces": (kubectl.namespace,)}
     patient = await examined.patient_of(db, server.url(), **changes)
     found = await examined.finding_of(patient, "pods-without-run")
-    assert (found.verdict, len(found.samples)) == (Verdict.WARNING, 2)
+    assert (found.verdict, len(found.samples)) == (Verdict.WARNING, 3)
     assert f"{kubectl.namespace}/stray, of no open attempt" in found.samples
-    assert f"{kubectl.namespace}/stranger, which names no run" in found.samples
-    kubectl.run("delete", "pod", "stranger", "--force", "--grace-period=0")
+    for name in ("stranger", "theirs"):
+        assert f"{kubectl.namespace}/{name}, which names no run of this database" in found.samples
+    kubectl.run("delete", "pod", "stranger", "theirs", "--force", "--grace-period=0")
     assert await examined.mended(patient, "pods-without-run") == (f"deleted pod {kubectl.namespace}/stray",)
     left = {one["metadata"]["name"] for one in kubectl.items("pods") if "deletionTimestamp" not in one["metadata"]}
     assert left == {pods.pod_name("job-00000", run_id, 1)}

@@ -18,7 +18,7 @@ from clockhand import errors
 from clockhand.domain import observed, outcome, pods, states, verdict
 from clockhand.engine import launch, observe, shards
 from clockhand.kube import pods as kube_pods
-from clockhand.store import database, runs
+from clockhand.store import database, mirroring, runs
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class Sweep:
         async with self._db.transaction() as connection:
             still_open = await runs.still_open(connection, attempts)
         closed = [pod for pod in known.values() if not _is_open(pod, still_open)]
-        for pod in (*self._expired(closed, now), *self._orphans(closed, now)):
+        for pod in await self._ours((*self._expired(closed, now), *self._orphans(closed, now))):
             await self._delete(pod)
 
     async def _compare(self, claims: Collection[runs.Claim], *, synced: bool) -> None:
@@ -187,6 +187,18 @@ class Sweep:
             and pod.metadata.deletion_timestamp is None
             and now - self._first_seen.get(pod.metadata.uid, now) >= _ORPHAN_SECONDS
         ]
+
+    async def _ours(self, doomed: Iterable[observed.Pod]) -> list[observed.Pod]:
+        """Those of the held shards whose job this database has or had.
+
+        Any other belongs to another installation in this cluster, and only that one knows whether it is still needed.
+        """
+        held = [(pod, i.job_uid) for pod in doomed if (i := pods.identity_of(pod)) and self._held.holds(i.shard)]
+        if not held:
+            return []
+        async with self._db.transaction() as connection:
+            known = await mirroring.known(connection, {job_id for _, job_id in held})
+        return [pod for pod, job_id in held if job_id in known]
 
     async def _delete(self, pod: observed.Pod) -> None:
         identity = pods.identity_of(pod)

@@ -47,8 +47,9 @@ async def pods_without_run(patient: Patient) -> Finding:
         things = [f"{_named(pod)}, of no open attempt" for pod in orphans]
         return findings.warning(
             f"{counted(len(orphans) + len(foreign), 'pod')} that carry our label and no open attempt{upto}",
-            "delete them; a pod that names no run is somebody else's, who should not use our label",
-            [*things, *(f"{_named(pod)}, which names no run" for pod in foreign)],
+            "delete them; a pod that names no run of this database is another installation's, or somebody's who should "
+            "not use our label: see that database and cluster belong together",
+            [*things, *(f"{_named(pod)}, which names no run of this database" for pod in foreign)],
         )
     return findings.ok(f"every pod that runs has its run{upto}")
 
@@ -88,28 +89,41 @@ async def jobs_without_object(patient: Patient) -> Finding:
 
 
 async def delete_pods(patient: Patient) -> Sequence[str]:
-    """Pods of attempts that are over; one that names no run is not ours to delete."""
+    """Pods of attempts that are over; one that names no run of this database is not ours to delete.
+
+    One that is refused keeps nobody from the others.
+    """
     orphans, _, _ = await _stray(patient)
     api = kube_pods.Pods(patient.api)
     done = []
     for pod in orphans:
-        identity = pods.identity_of(pod)
-        assert identity is not None
         meta = pod.metadata
-        if await api.delete(meta.namespace, meta.name, uid=meta.uid) is not kube_pods.Deletion.REQUESTED:
+        deleted = "deleted"
+        try:
+            if await api.delete(meta.namespace, meta.name, uid=meta.uid) is not kube_pods.Deletion.REQUESTED:
+                continue
+        except errors.Uncertain:
+            deleted = "perhaps deleted"
+        except errors.ClockhandError as error:
+            done.append(f"did not delete pod {_named(pod)}: {error}")
             continue
-        asked = requests.Asked(
-            f"k8s/{meta.namespace}",
-            ACTOR,
-            "pod-delete",
-            job_id=identity.job_uid,
-            run_id=identity.run_id,
-            detail={"pod": meta.name, "attempt": identity.attempt},
-        )
         async with patient.db.transaction() as connection:
-            await audits.add(connection, [asked], now=patient.now)
-        done.append(f"deleted pod {_named(pod)}")
+            await audits.add(connection, [_deletion(pod)], now=patient.now)
+        done.append(f"{deleted} pod {_named(pod)}")
     return done
+
+
+def _deletion(pod: observed.Pod) -> requests.Asked:
+    identity = pods.identity_of(pod)
+    assert identity is not None
+    return requests.Asked(
+        f"k8s/{pod.metadata.namespace}",
+        ACTOR,
+        "pod-delete",
+        job_id=identity.job_uid,
+        run_id=identity.run_id,
+        detail={"pod": pod.metadata.name, "attempt": identity.attempt},
+    )
 
 
 async def _podless(patient: Patient) -> Sequence[str]:
@@ -150,7 +164,11 @@ async def _has_no_pod(patient: Patient, row: Any) -> bool:
 
 
 async def _stray(patient: Patient) -> tuple[Sequence[observed.Pod], Sequence[observed.Pod], bool]:
-    """Pods of no open attempt, pods that name no run, and whether there are more pods than were looked at."""
+    """Pods of no open attempt, pods that name no run of this database, and whether there are more than were looked at.
+
+    A job that was deleted has its row for as long as runs are kept. What names any other is of another installation:
+    database and cluster may not belong together.
+    """
     found: list[observed.Pod] = []
     for namespace in patient.settings.namespaces or (None,):
         async for page in kube_pods.Pods(patient.api).list_pages(pods.SELECTOR, namespace):
@@ -162,11 +180,13 @@ async def _stray(patient: Patient) -> tuple[Sequence[observed.Pod], Sequence[obs
     attempts = {(one.run_id, one.attempt) for one in ours.values()}
     async with doctor.reading(patient.db) as connection:
         still = await runs.still_open(connection, attempts) if attempts else frozenset()
-    closed = {uid for uid, one in ours.items() if (one.run_id, one.attempt) not in still}
-    suspects = [pod for pod in running if pod.metadata.uid in closed][:LIMIT]
+        closed = {uid: one for uid, one in ours.items() if (one.run_id, one.attempt) not in still}
+        known = await mirroring.known(connection, {one.job_uid for one in closed.values()})
+    orphaned = {uid for uid, one in closed.items() if one.job_uid in known}
+    suspects = [pod for pod in running if pod.metadata.uid in orphaned][:LIMIT]
     # while we asked, a pod may have ended, and its attempt with it
     orphans = await _each(suspects, lambda pod: _goes_on(patient, pod))
-    foreign = [pod for pod in running if pod.metadata.uid not in ours]
+    foreign = [pod for pod in running if pod.metadata.uid not in ours or pod.metadata.uid in closed.keys() - orphaned]
     return orphans, foreign, len(found) > MOST
 
 
