@@ -138,6 +138,12 @@ def test_to_ask_for_nothing_is_no_limit_of_nothing() -> None:
     )
 
 
+def test_a_quantity_ends_where_its_text_does() -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        made(OPEN, resources={"limits": {"cpu": "1\n"}})
+    assert caught.value.field == "spec.run.resources.limits.cpu"
+
+
 def permits(pattern: str, image: str) -> bool:
     try:
         made({**OPEN, "images": [pattern]}, image=image)

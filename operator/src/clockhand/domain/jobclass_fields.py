@@ -63,7 +63,11 @@ TABLE = Table(
             low=0,
             high=100,
         ),
-        string("images[]", "An image, such as registry.example.org/reports:* for all of its tags.", high=1_024),
+        string(
+            "images[]",
+            "An image with its registry, such as registry.example.org/reports:* for all of its tags.",
+            high=1_024,
+        ),
         Field(
             path="maxResources",
             kind=Kind.MAP,
