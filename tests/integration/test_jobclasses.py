@@ -361,6 +361,15 @@ async def test_a_job_that_cannot_be_evaluated_stops_alone(world: World, monkeypa
     assert ready(row)[:2] == ("False", "InvalidSchedule")
     assert row.class_hash == (await world.row(first)).class_hash
 
+    def no_span(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the zone is gone")
+
+    await rested.rows(world.db, "UPDATE jobs SET last_slot_at = now() - interval '1 hour' WHERE name = 'lost'")
+    monkeypatch.setattr(times, "span", no_span)
+    await world.has(template={"spec": {"containers": [{"name": "main", "image": "reports:3"}]}})
+    assert main(await world.row(last))["image"] == "reports:3"
+    assert (await world.row(lost)).parked == "cannot be evaluated: the zone is gone"
+
 
 async def test_what_is_too_much_for_one_statement_goes_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.has()

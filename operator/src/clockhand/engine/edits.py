@@ -127,8 +127,7 @@ def _span(row: mirroring.Locked, now: datetime) -> firing.NewSkip | None:
         if span is None:
             return None
         return skips.over(row.job_id, span, _why_unfired(row))
-    except (errors.InvalidInput, msgspec.MsgspecError):
-        # parked since its schedule cannot be evaluated: no slot of it can be named
+    except Exception:  # parked for it, whatever it is: no slot can be named of what cannot be evaluated
         return None
 
 
