@@ -473,7 +473,7 @@ async def test_many_are_tried_again_a_page_at_a_time(db: database.Database, worl
         await connection.execute("DELETE FROM jobs WHERE job_id = %s", (gone.job_id,))
     wanted: dict[str, Any] = {"state": "Dead", "limit": 5}
     dry = (await editor.post("/v1/runs:retry", {"dryRun": True})).json
-    assert dry == {"retried": 12, "passed": 0}
+    assert dry == {"retried": 7, "passed": 5}
     of_job = (await editor.post("/v1/runs:retry", {"dryRun": True, "job": str(world.red.job_id)})).json
     assert of_job == {"retried": 6, "passed": 0}
     steps = []
