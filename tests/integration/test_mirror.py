@@ -369,6 +369,6 @@ async def test_a_template_that_no_pod_can_be_made_of_stops_its_own_job_and_no_ch
     await change(db, text, unreadable.uid)
     while await checked.check_once(held):
         pass
-    why = "spec.template: spec.template.spec.containers.env: must be a list of names and values"
+    why = "spec.template.spec.containers.env: must be a list of names and values"
     assert (await row(db, odd)).parked == why
     assert (await row(db, unreadable)).parked.startswith("spec.template: its pod cannot be made: ")

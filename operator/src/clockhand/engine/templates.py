@@ -27,6 +27,7 @@ PER_SECOND = 5.0
 _REMEMBERED = 8_192
 _STORED_AT_ONCE = 500
 _HASH_TEXT = 12
+_FIELD = "spec.template"
 
 _Key = tuple[str, bytes]
 
@@ -121,7 +122,8 @@ class Templates:
         try:
             await self._calls.dry_run(namespace, _probe(template, namespace=namespace, job=job))
         except errors.InvalidInput as error:
-            return Verdict(conditions.FALSE, "Refused", f"spec.template: {error}")
+            sentence = str(error) if error.field.startswith(_FIELD) else f"{_FIELD}: {error}"
+            return Verdict(conditions.FALSE, "Refused", sentence)
         except failures.ApiRefused as error:
             return Verdict(conditions.UNKNOWN, error.refusal.value, str(error))
         except (errors.NotFound, errors.Conflict) as error:
