@@ -76,18 +76,6 @@ def test_a_release_comes_is_upgraded_and_goes(cluster: Kubectl, major: helm.Helm
     }
 
 
-@pytest.mark.parametrize("name", chart_cases.MATRIX)
-def test_every_object_is_valid(known: Kubectl, name: str) -> None:
-    objects = [
-        thing for thing in helm.Helm("helm4").template(chart_cases.MATRIX[name]) if thing["apiVersion"] not in OTHERS
-    ]
-    said = known.run(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=bundle(objects)
-    )
-    assert len(said.out.splitlines()) == len(objects)
-    assert "Warning" not in said.err, "PodSecurity, or something deprecated"
-
-
 def test_without_an_uninstall_namespaces_wait_until_the_rest_is_deleted(cluster: Kubectl) -> None:
     """As docs/operations.md says, and with the lines that it gives."""
     there = helm.Helm("helm4", cluster.kubeconfig)
@@ -109,6 +97,18 @@ def test_without_an_uninstall_namespaces_wait_until_the_rest_is_deleted(cluster:
     made = list(helm.Helm("helm4").template(chart_cases.MATRIX["secret"]))
     cluster.create_namespace(helm.NAMESPACE, labels=RESTRICTED)
     assert {name.split()[0] for name in names_of(cluster, made)} == {"CustomResourceDefinition"}
+
+
+@pytest.mark.parametrize("name", chart_cases.MATRIX)
+def test_every_object_is_valid(known: Kubectl, name: str) -> None:
+    objects = [
+        thing for thing in helm.Helm("helm4").template(chart_cases.MATRIX[name]) if thing["apiVersion"] not in OTHERS
+    ]
+    said = known.run(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=bundle(objects)
+    )
+    assert len(said.out.splitlines()) == len(objects)
+    assert "Warning" not in said.err, "PodSecurity, or something deprecated"
 
 
 def annotations_of(thing: helm.Object) -> dict[str, str]:
