@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import helm, release, steady
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Kubectl, wait_for
 
 VALUES = {**release.IMAGES, **helm.DATABASE}
 UPGRADED = {**VALUES, "logFormat": "text"}
@@ -44,7 +44,8 @@ def test_helm_test_passes(one: release.Release) -> None:
 def test_an_upgrade_under_load_loses_and_doubles_nothing(one: release.Release, team: Kubectl) -> None:
     before = set(one.pods())
     steady.account_for_every_slot(team, lambda: one.upgrade(UPGRADED))
-    assert not before & set(one.pods())
+    # those that were replaced may still be draining
+    wait_for("the pods of before to go", lambda: not before & set(one.pods()))
 
 
 def test_an_uninstall_leaves_nothing_but_the_definitions(one: release.Release) -> None:
