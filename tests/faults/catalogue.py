@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.faults.arena import Plan
+from tests.faults.replicas import wait_for
 from tests.faults.scene import AT_ONCE, Scene, Wire, shoot, volley
 from tests.faults.trigger import Shot
 
@@ -116,6 +117,7 @@ def _silence_watch(scene: Scene, number: int) -> bool:
     scene.wire = scene.wire or Wire(scene.arena)
     victim = scene.join(CLOCKHAND_KUBECONFIG=str(scene.wire.kubeconfig), CLOCKHAND_TEST_STALL="1")
     scene.arena.deal(scene.fleet, [victim.name])
+    wait_for("connections anew after those that went silent before", scene.wire.heard)
     scene.make_due()
     scene.wait_running(held_by=victim.name)
     return scene.wire.hush() > 0

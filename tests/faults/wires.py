@@ -27,6 +27,10 @@ class Wire:
         """Silences the connections that are open now; returns how many."""
         return self._call(self._proxy.hush)
 
+    def heard(self) -> int:
+        """How many open connections are not silent."""
+        return self._call(lambda: self._proxy.heard)
+
     def cut(self) -> None:
         """Breaks every connection, and every new one at once."""
         self._call(self._proxy.cut)

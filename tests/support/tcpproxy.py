@@ -61,9 +61,14 @@ class TcpProxy:
         """The connections that are open now stay open, and nothing comes through them ever again, as where a router
         on the way forgot them; new ones work. Returns how many.
         """
-        count = len(self._writers - self._silent) // 2
+        count = self.heard
         self._silent |= self._writers
         return count
+
+    @property
+    def heard(self) -> int:
+        """Open connections that something may come through."""
+        return len(self._writers - self._silent) // 2
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
