@@ -6,7 +6,7 @@ expression and documents reach it by other ways too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from clockhand.domain import fields, forms, instants, spec, table
 
@@ -36,13 +36,18 @@ def of_spec() -> list[Rule]:
 
 def of_field(row: table.Field) -> list[Rule]:
     """The rules on the value of one field."""
-    found = [matching(row, form) for form in _FORMS.get(row.path, ())]
+    found = by_form(_FORMS)(row)
     if row.path == "retry.backoff":
         sentence = f"spec.retry.backoff.maxSeconds {spec.LESS_THAN_INITIAL}"
         found.append(demand("self.maxSeconds >= self.initialSeconds", sentence, at="maxSeconds"))
     if row.path == "retry.rules[]":
         found.append(demand("has(self.onExitCodes) || has(self.onErrors)", f"spec.retry.rules {spec.NEEDS_MATCH}"))
     return found
+
+
+def by_form(known: Mapping[str, Sequence[forms.Form]]) -> Callable[[table.Field], list[Rule]]:
+    """The rules that a field's value has the forms that its path is known for."""
+    return lambda row: [matching(row, form) for form in known.get(row.path, ())]
 
 
 def matching(row: table.Field, form: forms.Form) -> Rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from types import MappingProxyType
 
-from clockhand.domain.table import Field, Kind, Table, choice, integer, nested, string
+from clockhand.domain.table import Field, Kind, Table, choice, integer, nested, string, template
 
 _TEN_YEARS = 315_360_000
 _YEAR = 31_536_000
@@ -253,15 +253,10 @@ _WHAT = (
     nested("podRetention", "How long finished pods are kept; the history of runs does not depend on them."),
     integer("podRetention.succeededSeconds", "Time to keep a pod that succeeded.", low=0, high=_MONTH, default=60),
     integer("podRetention.failedCount", "How many failed pods to keep.", low=0, high=100, default=3),
-    Field(path="template", kind=Kind.OBJECT, text="The pod of each attempt, as in a PodTemplateSpec."),
-    Field(path="template.metadata", kind=Kind.OBJECT, text="Labels and annotations of the pod."),
-    Field(path="template.metadata.labels", kind=Kind.LABELS, text="Labels of the pod.", high=64),
-    Field(path="template.metadata.annotations", kind=Kind.LABELS, text="Annotations of the pod.", high=64),
-    Field(
-        path="template.spec",
-        kind=Kind.RAW,
-        text="A PodSpec; restartPolicy is Never, since Clockhand does the retries.",
-        required=True,
+    *template(
+        "The pod of each attempt, as in a PodTemplateSpec.",
+        of="the pod",
+        spec="A PodSpec; restartPolicy is Never, since Clockhand does the retries.",
     ),
     Field(
         path="run",

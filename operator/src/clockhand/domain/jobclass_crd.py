@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from clockhand.domain import cel, definition, forms, jobclass_fields, table
+from clockhand.domain import cel, definition, forms, jobclass_fields
 
 KIND = "JobClass"
 PLURAL = "jobclasses"
-_FORMS = {"namespaces[]": forms.NAMESPACE, "images[]": forms.IMAGE, "maxResources[]": forms.QUANTITY}
-
-
-def _of_field(row: table.Field) -> list[cel.Rule]:
-    form = _FORMS.get(row.path)
-    return [] if form is None else [cel.matching(row, form)]
+_FORMS = {"namespaces[]": (forms.NAMESPACE,), "images[]": (forms.IMAGE,), "maxResources[]": (forms.QUANTITY,)}
 
 
 RESOURCE = definition.Resource(
@@ -30,7 +25,7 @@ RESOURCE = definition.Resource(
     wide_columns=(("IMAGES", "string", ".spec.images", "The images of which users may choose one"),),
     status=None,
     of_spec=list,
-    of_field=_of_field,
+    of_field=cel.by_form(_FORMS),
     restart_policy="Never",
     needed_of_containers=("name", "image"),
     namespaced=False,

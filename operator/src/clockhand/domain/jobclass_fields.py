@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from clockhand.domain.table import Field, Kind, Table, string
+from clockhand.domain.table import Field, Kind, Table, string, template
 
 
 class Allowed(enum.StrEnum):
@@ -26,19 +26,10 @@ TABLE = Table(
             required=True,
         ),
         string("namespaces[]", "A namespace.", high=63),
-        Field(
-            path="template",
-            kind=Kind.OBJECT,
-            text="The pod of each attempt, as in a PodTemplateSpec: image, service account and all that users do not set.",
-            required=True,
-        ),
-        Field(path="template.metadata", kind=Kind.OBJECT, text="Labels and annotations of the pod."),
-        Field(path="template.metadata.labels", kind=Kind.LABELS, text="Labels of the pod.", high=64),
-        Field(path="template.metadata.annotations", kind=Kind.LABELS, text="Annotations of the pod.", high=64),
-        Field(
-            path="template.spec",
-            kind=Kind.RAW,
-            text="A PodSpec; what users set is that of its main container.",
+        *template(
+            "The pod of each attempt, as in a PodTemplateSpec: image, service account and all that users do not set.",
+            of="the pod",
+            spec="A PodSpec; what users set is that of its main container.",
             required=True,
         ),
         Field(

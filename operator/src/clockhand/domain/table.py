@@ -105,3 +105,14 @@ def choice(path: str, text: str, *, values: type[enum.StrEnum], default: str | N
 def nested(path: str, text: str) -> Field:
     """A row of an object whose fields all have defaults."""
     return Field(path=path, kind=Kind.OBJECT, text=text, default=MappingProxyType({}))
+
+
+def template(text: str, *, of: str, spec: str, required: bool = False) -> tuple[Field, ...]:
+    """The rows of a pod template; `of` is whose labels they are, `spec` what is said of the PodSpec."""
+    return (
+        Field(path="template", kind=Kind.OBJECT, text=text, required=required),
+        Field(path="template.metadata", kind=Kind.OBJECT, text=f"Labels and annotations of {of}."),
+        Field(path="template.metadata.labels", kind=Kind.LABELS, text=f"Labels of {of}.", high=64),
+        Field(path="template.metadata.annotations", kind=Kind.LABELS, text=f"Annotations of {of}.", high=64),
+        Field(path="template.spec", kind=Kind.RAW, text=spec, required=True),
+    )

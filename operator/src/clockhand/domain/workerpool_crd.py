@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clockhand.domain import cel, definition, forms, table, workerpool, workerpool_fields
+from clockhand.domain import cel, definition, forms, workerpool, workerpool_fields
 
 KIND = "WorkerPool"
 PLURAL = "workerpools"
 _FORMS = {
-    "handlers[]": forms.HANDLER,
-    "allowedNamespaces[]": forms.NAMESPACE,
-    "http.allowedHosts[]": forms.HOST,
-    "http.allowedNetworks[]": forms.NETWORK,
-    "http.secretName": forms.SECRET,
-    "image": forms.IMAGE,
+    "handlers[]": (forms.HANDLER,),
+    "allowedNamespaces[]": (forms.NAMESPACE,),
+    "http.allowedHosts[]": (forms.HOST,),
+    "http.allowedNetworks[]": (forms.NETWORK,),
+    "http.secretName": (forms.SECRET,),
+    "image": (forms.IMAGE,),
 }
 
 
@@ -42,11 +42,6 @@ def _together() -> Iterator[cel.Rule]:
         f"spec.heartbeatSeconds {workerpool.TOO_SELDOM}",
         at="heartbeatSeconds",
     )
-
-
-def _of_field(row: table.Field) -> list[cel.Rule]:
-    form = _FORMS.get(row.path)
-    return [] if form is None else [cel.matching(row, form)]
 
 
 RESOURCE = definition.Resource(
@@ -78,7 +73,7 @@ RESOURCE = definition.Resource(
         "observedGeneration": {**definition.INT64, "description": "The generation that the rest speaks of."},
     },
     of_spec=lambda: list(_together()),
-    of_field=_of_field,
+    of_field=cel.by_form(_FORMS),
     restart_policy="Always",
     needed_of_containers=("name",),
     subresources={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from clockhand.domain.table import Field, Kind, Table, choice, integer, nested, string
+from clockhand.domain.table import Field, Kind, Table, choice, integer, nested, string, template
 
 _HOUR = 3_600
 _DAY = 86_400
@@ -29,15 +29,10 @@ _WHAT = (
     ),
     string("handlers[]", "A handler, such as email.send.", high=128),
     string("image", "The image of the workers, built on the worker image; that one itself if absent.", high=1_024),
-    Field(path="template", kind=Kind.OBJECT, text="The pod of a worker, as in a PodTemplateSpec, in place of image."),
-    Field(path="template.metadata", kind=Kind.OBJECT, text="Labels and annotations of the pods."),
-    Field(path="template.metadata.labels", kind=Kind.LABELS, text="Labels of the pods.", high=64),
-    Field(path="template.metadata.annotations", kind=Kind.LABELS, text="Annotations of the pods.", high=64),
-    Field(
-        path="template.spec",
-        kind=Kind.RAW,
-        text="A PodSpec; its main container is the worker, and gets what a worker needs where it does not say otherwise.",
-        required=True,
+    *template(
+        "The pod of a worker, as in a PodTemplateSpec, in place of image.",
+        of="the pods",
+        spec="A PodSpec; its main container is the worker, and gets what a worker needs where it does not say otherwise.",
     ),
     Field(
         path="external",

@@ -7,8 +7,9 @@ spec with its class, so that nothing depends on who noticed the change.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -43,26 +44,18 @@ class Catalogue:
 
     async def look_again(self, held: duties.Held) -> None:
         """The same amid other work, which is not to end where nobody answers."""
-        try:
+        with _given_up():
             await self.refresh(held)
-        except errors.Stale:
-            raise
-        except errors.ClockhandError as error:
-            log.warning("classes_not_learnt", error=str(error))
 
     async def learn(self, held: duties.Held, names: Collection[str]) -> None:
         """Looks for classes that are not stored: whoever applies a class and its job at once is not to be told of none."""
         if not names:
             return
-        try:
+        with _given_up():
             async with self._db.transaction() as connection:
                 stored = await classes.hashes(connection)
             if not stored.keys() >= set(names):
                 await self.refresh(held)
-        except errors.Stale:
-            raise
-        except errors.ClockhandError as error:
-            log.warning("classes_not_learnt", error=str(error))
 
     async def _list(self) -> Mapping[str, jobclass.JobClass] | None:
         """Every class by its name; None where nobody may say which there are: then all stays as it is."""
@@ -104,6 +97,17 @@ class Catalogue:
             return jobclass.from_object(await self._api.get(None, name)) is None
         except errors.NotFound:
             return True
+
+
+@contextlib.contextmanager
+def _given_up() -> Iterator[None]:
+    """Other work goes on where classes cannot be learnt, unless the duty is somebody else's by now."""
+    try:
+        yield
+    except errors.Stale:
+        raise
+    except errors.ClockhandError as error:
+        log.warning("classes_not_learnt", error=str(error))
 
 
 class JobClasses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,6 +17,25 @@ log = structlog.get_logger(__name__)
 Step = Callable[[], Awaitable[float]]
 
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.2, 5.0
+
+
+class Rounds:
+    """Whether the loops of a process have gone round lately, for its liveness probe.
+
+    Until they do it lives: whoever waits for the schema of its database is not to be restarted.
+    """
+
+    def __init__(self, lease: float) -> None:
+        self._patience = max(60.0, 6 * lease)
+        self._last: float | None = None
+
+    def begin(self) -> None:
+        """Told before anything is asked of a database: one that is away is no reason to restart a process."""
+        self._last = time.monotonic()
+
+    def alive(self) -> bool:
+        """Whether this process is not to be restarted."""
+        return self._last is None or time.monotonic() - self._last < self._patience
 
 
 async def forever(name: str, step: Step) -> None:

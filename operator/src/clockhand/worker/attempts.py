@@ -162,27 +162,23 @@ class Attempts:
         """A claim that may wait for `wait` seconds was cut off: what it is given may not be known by who is asked next."""
         self.doubtful_until = self.clock() + wait + _SETTLED_SECONDS
 
-    def forget(self, attempt: Attempt) -> None:
-        """It is over: its report was answered, or it is somebody else's."""
-        if self._held.pop(attempt.key, None) is not None:
-            self._remember(attempt)
-
-    def _remember(self, attempt: Attempt) -> None:
+    def forget(self, attempt: Attempt) -> bool:
+        """It is over: its report was answered, or it is somebody else's. False where it was forgotten before."""
+        if self._held.pop(attempt.key, None) is None:
+            return False
         now = self.clock()
         if now > self._past_until:
             self._past, self._long_past = set(), self._past
             self._past_until = now + _REMEMBERED_SECONDS
         self._past.add(attempt.key)
+        return True
 
     def lose(self, attempt: Attempt, reason: str) -> None:
         """It is not ours any more: its handler is ended, and nothing is reported."""
         attempt.end(Ending.LOST, reason)
-        if self._held.pop(attempt.key, None) is None:
-            return
-        self._remember(attempt)
-        metrics.WORKER_LOST.inc()
-        run = attempt.run
-        log.warning("lease_lost", **named(run), reason=reason, done=attempt.done)
+        if self.forget(attempt):
+            metrics.WORKER_LOST.inc()
+            log.warning("lease_lost", **named(attempt.run), reason=reason, done=attempt.done)
 
     def is_trusted(self, attempt: Attempt) -> bool:
         """Whether its lease surely goes on."""

@@ -70,12 +70,11 @@ class Replica:
         self._expires_from = time.monotonic() + 2 * expiry.EVERY
         self._leased = asyncio.Event()
         self._changed = asyncio.Event()
-        self._beat_at: float | None = None
-        """When the loops went round last; None until they do, for whoever waits for its schema is not to be restarted."""
+        self._rounds = loops.Rounds(lease)
 
     def alive(self) -> bool:
         """Whether the loops have gone round lately; for the liveness probe."""
-        return self._beat_at is None or time.monotonic() - self._beat_at < max(60.0, 6 * self._lease)
+        return self._rounds.alive()
 
     def ready(self) -> bool:
         """Whether this replica holds its leases."""
@@ -106,7 +105,7 @@ class Replica:
             await changes.number_pending(self._db)
 
     async def _shards_step(self) -> float:
-        self._beat_at = time.monotonic()  # a database that is away is no reason to restart this process
+        self._rounds.begin()
         await self._held.run_once()
         return self._lease / 3
 
