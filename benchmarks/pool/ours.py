@@ -22,7 +22,7 @@ import psycopg
 from benchmarks import schedule
 from benchmarks.pool import drain
 from tests.e2e.cluster import steps
-from tests.support import postgres
+from tests.support import ports
 
 from clockhand.domain import schedule as schedules
 from clockhand.domain import spec
@@ -106,7 +106,7 @@ class Clockhand:
     @contextlib.asynccontextmanager
     async def working(self, url: str, mode: drain.Mode) -> AsyncIterator[Serving]:
         token = await asyncio.to_thread(_token, url)
-        port, health = postgres.free_port(), [postgres.free_port(), postgres.free_port()]
+        port, *health = ports.free(3)
         api = {"CLOCKHAND_API_PORT": str(port), "CLOCKHAND_HEALTH_PORT": str(health[0])}
         worker = {
             "CLOCKHAND_API_URL": f"http://127.0.0.1:{port}",

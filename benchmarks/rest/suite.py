@@ -15,7 +15,7 @@ from benchmarks import report, usage
 from benchmarks.pool import drain, ours
 from benchmarks.rest import clients
 from tests.e2e.cluster import steps
-from tests.support import history, postgres
+from tests.support import history, ports, postgres
 
 from clockhand.domain import ids
 from clockhand.store import database
@@ -178,7 +178,7 @@ async def _database(server: postgres.PostgresServer) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def _serving(url: str, server: postgres.PostgresServer) -> AsyncIterator[_Api]:
     token = await asyncio.to_thread(_token, url, _OWNER)
-    port, health = postgres.free_port(), postgres.free_port()
+    port, health = ports.free(2)
     told = {"CLOCKHAND_API_PORT": str(port), "CLOCKHAND_HEALTH_PORT": str(health)}
     async with drain.at_work(ours.command("api"), ours.environment(url, told)) as served:
         await ours.ready(health)

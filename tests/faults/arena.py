@@ -24,7 +24,7 @@ import yaml
 from tests.faults import ground
 from tests.faults.recorder import Recorder
 from tests.faults.replicas import Crew, clean_environment, wait_for
-from tests.support import etcd, kubeapi, light, objects, postgres
+from tests.support import etcd, kubeapi, light, objects, ports, postgres
 
 from clockhand.domain import ids
 
@@ -228,7 +228,7 @@ class Arena(Stage):
 @contextlib.contextmanager
 def arena(logs: Path | None = None) -> Iterator[Arena]:
     """From nothing, and nothing afterwards but the replicas' logs in `logs`."""
-    port = light.free_ports(1)[0]
+    port = ports.free_row(1)
     settings = light.LightSettings(etcd_port=port, apiserver_flags=("--storage-media-type=application/json",))
     recorder = Recorder()
     with (

@@ -28,7 +28,7 @@ from tests.faults.recorder import Recorder
 from tests.faults.replicas import Crew, Replica, wait_for
 from tests.faults.scene import Scene
 from tests.faults.trigger import Shot
-from tests.support import kubeapi, light
+from tests.support import kubeapi, ports
 from tests.support.installation import OWN, Manifests
 
 POSTGRES = "pod/clockhand-postgres-0"
@@ -53,7 +53,7 @@ class KindStage(Stage):
         )
         self.namespace = f"faults-{secrets.token_hex(2)}"
         self._installed = installed
-        self._port = light.free_ports(1)[0]
+        self._port = ports.free_row(1)
         self._forward: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KindStage:

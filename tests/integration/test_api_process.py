@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import aiohttp
 import pytest
-from tests.support import jobs, light, postgres, workers_api
+from tests.support import jobs, ports, postgres, workers_api
 
 from clockhand.domain.states import RunState as S
 from clockhand.store import database
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(url: str, *, program: str = "clockhand", **settings: str) -> AsyncIterator[Process]:
-    port, health = light.free_ports(2)
+    port, health = ports.free(2)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CLOCKHAND_", "KUBE"))}
     environment |= {
         "CLOCKHAND_DATABASE_URL": url,

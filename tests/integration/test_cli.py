@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import generated, light, tenants
+from tests.support import generated, ports, tenants
 from tests.support.shell import SECONDS, Shell
 
 FAR = "0 0 1 1 *"
@@ -245,7 +245,7 @@ def test_a_viewer_and_a_stranger_are_told_what_they_may_not(tenant: tenants.Tena
 
 
 def test_where_nobody_answers_it_is_said_what_to_do(shell: Shell) -> None:
-    [port] = light.free_ports(1)
+    port = ports.free_row(1)
     url = f"http://127.0.0.1:{port}"
     assert (
         shell("jobs", "list", "--url", url, fails=1) == f"clockhand: cannot reach {url}: is `clockhand dev` running?\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.standalone import kills
-from tests.support import dev, light
+from tests.support import dev, ports
 
 from clockhand.standalone import home, orphans, passage
 
@@ -159,7 +159,7 @@ async def test_a_data_directory_has_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("above", [0, 1, 2])
 async def test_a_port_that_is_taken_is_named(tmp_path: Path, above: int) -> None:
-    [port] = light.free_ports(1)
+    port = ports.free_row(3)
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", port + above)
     async with taken, dev.started(tmp_path, port=port) as one:
         assert await one.ended() == 2

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support import examined, jobs, postgres
+from tests.support import examined, jobs, ports, postgres
 
 from clockhand import errors
 from clockhand.admin.doctor import examination, upkeep
@@ -111,7 +111,7 @@ async def test_a_sound_database_is_found_so(sound_url: str) -> None:
 
 
 async def test_a_database_that_cannot_be_reached(db: database.Database, database_url: str) -> None:
-    away = f"postgresql://somebody:s3cret@127.0.0.1:{postgres.free_port()}/any"
+    away = f"postgresql://somebody:s3cret@127.0.0.1:{ports.free_row(1)}/any"
     patient = await examined.patient_of(db, away)
     found = await examined.finding_of(patient, "database")
     assert found.verdict is Verdict.ERROR

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import examined, jobs, pgbouncer, postgres
+from tests.support import examined, jobs, pgbouncer, ports
 from tests.support.shell import Shell
 
 from clockhand import errors
@@ -141,7 +141,7 @@ def test_it_works_through_a_pooler(held: database.Database, database_url: str, t
 
 
 def test_a_database_that_is_away_is_said_to_be(tmp_path: Path) -> None:
-    url = f"postgresql://somebody:s3cret@127.0.0.1:{postgres.free_port()}/any"
+    url = f"postgresql://somebody:s3cret@127.0.0.1:{ports.free_row(1)}/any"
     code, out, err = answer(Shell(environment(url), tmp_path))
     assert (code, err) == (1, "")
     assert "it cannot be reached" in out

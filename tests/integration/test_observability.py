@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support import generated, light, local_kube, otlp, postgres, workers_api
+from tests.support import generated, local_kube, otlp, ports, postgres, workers_api
 from tests.support import kubectl as kubectls
 from tests.support.crd_cases import job
 
@@ -39,7 +39,7 @@ class Scene:
 
     def __init__(self, folder: Path, url: str, kube: local_kube.LocalKube, traces: otlp.Receiver) -> None:
         self.folder, self.url, self.kubectl, self.traces = folder, url, kube.kubectl, traces
-        self.port, self._health = light.free_ports(2)
+        self.port, self._health = ports.free(2)
         self.secrets = asyncio.run(_make_tokens(url))
         self._api: subprocess.Popen[bytes] | None = None
 

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import jobs, tcpproxy, worker_process, workers_api
+from tests.support import jobs, ports, tcpproxy, worker_process, workers_api
 
 from clockhand.domain import spec
 from clockhand.domain.states import RunState as S
@@ -191,7 +190,7 @@ async def test_the_probes_answer_while_a_handler_blocks(
     db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
 ) -> None:
     await queued(db, "block", {"seconds": 60})
-    port = free_port()
+    port = ports.free_row(1)
     async with worker_process.working(api.url, secret, tmp_path, health_port=str(port)) as worker:
         await worker.until(lambda effects: effects == ["block-00000 1 begun"])
         for probe in ("healthz", "readyz"):
@@ -205,12 +204,6 @@ async def test_a_port_that_is_taken_is_said_so(api: workers_api.Served, secret: 
     async with worker_process.working(api.url, secret, tmp_path, health_port=str(api.port)) as worker:
         assert await worker.ended() == 1
         assert "clockhand: the probes cannot be served" in worker.log()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

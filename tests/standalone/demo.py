@@ -23,7 +23,7 @@ from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from tests.support import generated, light
+from tests.support import generated, ports
 
 START_SECONDS = 120.0
 WATCH_SECONDS = 30.0
@@ -187,7 +187,7 @@ def drawn(runs: Sequence[Mapping[str, Any]]) -> Table:
 async def main() -> int:
     """Returns 0 once a run of each job was seen to succeed."""
     screen = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
-    port = light.free_ports(1)[0]
+    port = ports.free_row(3)
     with tempfile.TemporaryDirectory(prefix="clockhand-demo-") as name:
         folder = Path(name)
         screen.print(f"$ clockhand dev --ephemeral --port {port}")

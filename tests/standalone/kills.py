@@ -22,7 +22,7 @@ from typing import Any
 
 import aiohttp
 import click
-from tests.support import dev, light
+from tests.support import dev, ports
 from tests.support.kubectl import Kubectl
 
 from clockhand.standalone import home as homes
@@ -72,7 +72,7 @@ class Checked:
 
 async def run(folder: Path, *, times: int) -> Checked:
     """Kills it so many times under load, starts it once more, and checks everything."""
-    port = light.free_ports(1)[0]
+    port = ports.free_row(3)
     homes.write(folder / _DATA / "commands.yaml", _SLOW)
     checked = Checked()
     accepted: list[str] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.support import light
+from tests.support import ports
 
 START_SECONDS = 120.0
 
@@ -120,7 +120,7 @@ def descendants(pid: int) -> Sequence[int]:
 @contextlib.asynccontextmanager
 async def started(folder: Path, *arguments: str, port: int | None = None, cwd: Path = Path("/")) -> AsyncIterator[Dev]:
     """`clockhand dev` for the length of the block, its home and its log in `folder`; killed at the end if it still runs."""
-    port = port or light.free_ports(1)[0]
+    port = port or ports.free_row(3)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CLOCKHAND_", "KUBE"))}
     environment |= {"HOME": str(folder), "TMPDIR": str(folder)}
     environment.pop("XDG_DATA_HOME", None)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import generated, guard, installation, light, postgres, prometheus
+from tests.support import generated, guard, installation, ports, postgres, prometheus
 
 from clockhand.store import database, migrations, partitions
 
@@ -62,7 +62,7 @@ class Fleet:
 
     def start(self, namespace: str, command: str, **settings: str) -> Part:
         """`clockhand COMMAND` with these settings; it may not be ready yet."""
-        port, health = light.free_ports(2)
+        port, health = ports.free(2)
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(generated.ROOT),

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
-from tests.support import dev, guard, light, objects, postgres
+from tests.support import dev, guard, light, objects, ports, postgres
 from tests.support.kubectl import Kubectl, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -160,7 +160,7 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._health: dict[str, int] = {}
         self._stopped: list[str] = []
-        self._runs_port = light.free_ports(1)[0]
+        self._runs_port = ports.free_row(1)
         database.execute("CREATE ROLE clockhand LOGIN PASSWORD 'right'")
         database.execute("CREATE DATABASE clockhand OWNER clockhand")
         self._url = f"postgresql://clockhand:right@127.0.0.1:{database.port}/clockhand"
@@ -187,7 +187,7 @@ class Processes:
         """`operator-<n>` or `runs`."""
         account = "clockhand-runs" if name == "runs" else "clockhand-operator"
         arguments = ["api", "--runs"] if name == "runs" else ["operator"]
-        self._health[name] = postgres.free_port()
+        self._health[name] = ports.free_row(1)
         environment = self._environment(account, url or self._url, self._health[name])
         environment["CLOCKHAND_REPLICA"] = f"{name}-{secrets.token_hex(3)}"
         with self.log(name).open("ab") as log:

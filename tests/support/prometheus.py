@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster import binaries, steps
-from tests.support import guard, light
+from tests.support import guard, ports
 
 START_SECONDS = 60.0
 SCRAPE_SECONDS = 1
@@ -83,7 +83,7 @@ class Prometheus:
 
     def __init__(self, folder: Path, rules: str) -> None:
         self._folder = folder
-        [self._port] = light.free_ports(1)
+        self._port = ports.free_row(1)
         self._targets: list[dict[str, Any]] = []
         (folder / "rules.yaml").write_text(rules, encoding="utf-8")
         config = {

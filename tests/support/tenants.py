@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import generated, jobs, light, workers_api
+from tests.support import generated, jobs, ports, workers_api
 
 from clockhand.domain import tokens
-from clockhand.store import database
+from clockhand.store import database, workerpools
 
 OWNER, POOL = "rest/acme", "mailers"
 _SECONDS = 60.0
@@ -53,7 +53,7 @@ class Tenant:
 def served(database_url: str, folder: Path) -> Iterator[Tenant]:
     """A tenant for the length of the block. Its worker has the handlers of `mail_worker`."""
     asyncio.run(_furnish(database_url, folder))
-    port, health = light.free_ports(2)
+    port, health = ports.free(2)
     url = f"http://127.0.0.1:{port}"
     api = {
         "CLOCKHAND_DATABASE_URL": database_url,
@@ -71,6 +71,7 @@ def served(database_url: str, folder: Path) -> Iterator[Tenant]:
     }
     with _process("api", api, folder), _process("worker", worker, folder):
         _until_ready(f"http://127.0.0.1:{health}/readyz")
+        asyncio.run(_until_the_worker_came(database_url))
         yield Tenant(port, folder)
 
 
@@ -83,6 +84,21 @@ async def _furnish(database_url: str, folder: Path) -> None:
         for role in tokens.Role:
             secret = await workers_api.make_token(db, owner=OWNER, role=role, pool=POOL)
             (folder / role).write_text(secret, encoding="utf-8")
+    finally:
+        await db.close()
+
+
+async def _until_the_worker_came(database_url: str) -> None:
+    """What is shown of a job says so as long as its pool is not known."""
+    db = database.Database(database_url, size=1, name="tenant")
+    await db.open()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            while True:
+                async with db.transaction() as connection:
+                    if await workerpools.found(connection, [f"{OWNER}/{POOL}"]):
+                        return
+                await asyncio.sleep(0.05)
     finally:
         await db.close()
 

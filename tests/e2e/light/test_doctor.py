@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import examined, jobs, light, objects, postgres
+from tests.support import examined, jobs, light, objects, ports, postgres
 from tests.support.kubectl import Kubectl, wait_for
 
 from clockhand.admin.doctor import contradictions
@@ -81,7 +81,7 @@ async def test_the_api_server(db: database.Database, server: postgres.PostgresSe
     found = await look(db, server, operator, "kubernetes")
     assert found.verdict is Verdict.OK
     assert found.sentence.endswith("as system:serviceaccount:clockhand-system:clockhand-operator")
-    nobody = connections.Connection(server=f"https://127.0.0.1:{postgres.free_port()}")
+    nobody = connections.Connection(server=f"https://127.0.0.1:{ports.free_row(1)}")
     async with clients.connect(nobody) as client:
         found = await look(db, server, client, "kubernetes")
         assert found.verdict is Verdict.ERROR

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.support import kubeapi, light, tcpproxy
+from tests.support import kubeapi, light, ports, tcpproxy
 
 from clockhand import errors
 from clockhand.domain import observed, outcome
@@ -500,7 +500,7 @@ async def test_a_write_whose_answer_is_lost_is_uncertain_and_can_be_settled(
 async def test_a_server_that_cannot_be_reached_is_unavailable(
     fragile: clients.Client, proxy: tcpproxy.TcpProxy, namespace: str, connection: connections.Connection
 ) -> None:
-    nobody = dataclasses.replace(connection, server=f"https://127.0.0.1:{light.free_ports(1)[0]}")
+    nobody = dataclasses.replace(connection, server=f"https://127.0.0.1:{ports.free_row(1)}")
     async with clients.connect(nobody) as client:
         with pytest.raises(errors.Unavailable):
             await pods.Pods(client).create(namespace, template(namespace).body_for(facts()))

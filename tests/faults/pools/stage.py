@@ -22,7 +22,7 @@ from tests.faults import ground, wires
 from tests.faults.arena import migrate
 from tests.faults.pools.plans import HANDLER, POOL, THREAD, Plan
 from tests.faults.replicas import Crew, Replica, clean_environment, wait_for
-from tests.support import jobs, kafka, light, pgbouncer, postgres, workers_api
+from tests.support import jobs, kafka, pgbouncer, ports, postgres, workers_api
 
 from clockhand.domain import ids
 from clockhand.store import database
@@ -85,7 +85,7 @@ class Stage(ground.Ground):
         self.setting = setting
         self.directory = directory
         self.known_crashes: set[str] = set()
-        self.seats = [Seat(port) for port in light.free_ports(APIS)]
+        self.seats = [Seat(port) for port in ports.free(APIS)]
         self.wire = wires.Wire("127.0.0.1", *(seat.port for seat in self.seats))
         self.secret = ""
         self._api_crew: Crew
