@@ -249,7 +249,7 @@ def test_definitions_are_those_of_the_release_and_stay() -> None:
 
 
 def test_the_schema_is_brought_up_before_an_upgrade_or_beside_a_database_of_the_release() -> None:
-    assert [hooks(job) for job in of("secret", "Job")] == ["pre-install,pre-upgrade"]
+    assert [hooks(job) for job in of("secret", "Job")] == ["pre-install,pre-upgrade,pre-rollback"]
     for name in ("demo", "without-hooks"):
         (job,) = of(name, "Job")
         assert hooks(job) == ""
