@@ -59,7 +59,7 @@ clusters: install helms
 	$(cluster)
 
 # side by side, as they wait more than they work: on the kind cluster, and elsewhere
-beside = $(MAKE) --no-print-directory --jobs=2
+beside = $(MAKE) --no-print-directory --jobs=2 --keep-going
 
 e2e: clusters ## The suite on a light cluster, on the real one (or any by KUBECONFIG=), and on none
 	$(beside) e2e-real e2e-light e2e-standalone
