@@ -70,7 +70,7 @@ class Runs:
         return (await self._calls.get(path(run))).read(resources.Run)
 
     async def find(self, name: str) -> resources.Run:
-        """The run of a name; raises NotFound."""
+        """The run of a name, of several the one that was made last; raises NotFound."""
         page = (await self._calls.get(PATH, {"name": name})).read(resources.RunPage)
         if not page.items:
             raise errors.NotFound(f"there is no run {name!r}")

@@ -202,20 +202,28 @@ async def skips(
 
 
 async def by_name(connection: database.Connection, *, owner: str, name: str) -> Run | None:
-    """The run, the row about skipped slots, or the backfill, that this owner has under `name`."""
+    """What this owner has under `name`: where several runs are called so, the one that was made last."""
+    found = await all_named(connection, owner=owner, name=name)
+    return found[0] if found else None
+
+
+async def all_named(connection: database.Connection, *, owner: str, name: str) -> Sequence[Run]:
+    """The runs, the row about skipped slots, or the backfill, that this owner has under `name`; the newest run first.
+
+    Runs share a name where a job is deleted and made again, or its `at` is moved within the second that the name says.
+    """
     parsed = names.parse(name)
-    if parsed is None:
-        run = _first(await database.fetch(connection, "listing.named", {"owner": owner, "name": name}))
-        return run or _backfill(await backfills.named(connection, owner=owner, name=name))
-    if parsed.skip_id is not None:
+    if parsed is not None and parsed.skip_id is not None:
         bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
         parameters = {"skip_id": parsed.skip_id, "owner": owner, **bounds}
-        rows = await database.fetch(connection, "listing.skip_named", parameters)
-        found = [run for run in map(_skip, rows) if run.name == name]
-        return found[0] if found else None
-    return await _slot(connection, owner, name, parsed) or _first(
-        await database.fetch(connection, "listing.named", {"owner": owner, "name": name})
-    )
+        skips = map(_skip, await database.fetch(connection, "listing.skip_named", parameters))
+        return [skip for skip in skips if skip.name == name]
+    rows = await _slots(connection, owner, name, parsed) if parsed is not None else ()
+    rows = rows or await database.fetch(connection, "listing.named", {"owner": owner, "name": name})
+    if rows or parsed is not None:
+        return [_run(row) for row in rows]
+    backfill = _backfill(await backfills.named(connection, owner=owner, name=name))
+    return [backfill] if backfill else []
 
 
 async def by_ids(connection: database.Connection, run_ids: Sequence[uuid.UUID]) -> Sequence[Run]:
@@ -261,15 +269,13 @@ def _driver(sift: Filter) -> str:
     return "by_owner" if sift.owner else "by_time"
 
 
-async def _slot(connection: database.Connection, owner: str, name: str, parsed: names.SlotName) -> Run | None:
-    bounds = {"from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
+async def _slots(connection: database.Connection, owner: str, name: str, parsed: names.SlotName) -> Sequence[Any]:
+    about = {"name": name, "from_at": parsed.instant, "to_at": parsed.instant + _SECOND}
     jobs = await job_ids(connection, owner=owner, name=parsed.job_name)
-    if jobs:
-        rows = await database.fetch(connection, "listing.slot_of_jobs", {"jobs": jobs, **bounds})
-        return _first([row for row in rows if row.name == name])
+    if jobs and (rows := await database.fetch(connection, "listing.slot_of_jobs", {"jobs": jobs, **about})):
+        return rows
     keys = {"floor": names.lowest(parsed.instant), "before": names.lowest(parsed.instant + _SECOND)}
-    parameters = {"owner": owner, "name": name, **bounds, **keys}
-    return _first(await database.fetch(connection, "listing.slot_of_owner", parameters))
+    return await database.fetch(connection, "listing.slot_of_owner", {"owner": owner, **about, **keys})
 
 
 async def _look(connection: database.Connection, name: str, parameters: Mapping[str, Any]) -> Step:
@@ -304,10 +310,6 @@ def _parameters(sift: Filter, span: Span, jobs: Sequence[uuid.UUID], before: uui
 
 def _key(run_id: uuid.UUID) -> dict[str, Any]:
     return {"run_id": run_id, "scheduled_at": ids.scheduled_at_of(run_id)}
-
-
-def _first(rows: Sequence[Any]) -> Run | None:
-    return _run(rows[0]) if rows else None
 
 
 def _run(row: Any) -> Run:

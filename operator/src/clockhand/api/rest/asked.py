@@ -30,7 +30,9 @@ State = Literal[
     "Skipped",
 ]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-NAME = routes.Parameter("name", Name | None, "The run or the backfill of this name, whatever else is asked for.")
+NAME = routes.Parameter(
+    "name", Name | None, "What has this name: a run or a backfill; of several runs the newest first."
+)
 JOB = routes.Parameter("job", str | None, "Of this job alone: its id, or its name.")
 STATE = routes.Parameter("state", tuple[State, ...], "In one of these states alone. May be repeated.", default=())
 SINCE = routes.Parameter("since", resources.Instant | None, "From this instant on.")

@@ -75,18 +75,17 @@ class Runs:
         )
 
     async def list_all(self, call: routes.Call) -> routes.Answer:
-        """A page, of all jobs or of one; or the run of a name."""
+        """A page, of all jobs or of one; or what has a name."""
         if (name := call.query["name"]) is None:
             return await self._page(call, call.query["job"])
         if call.query["cursor"] is not None:
             raise cursors.wrong()
         since, until = asked.span_in(call.query)
         async with self._db.transaction() as connection:
-            run = await listing.by_name(connection, owner=call.owner, name=name)
-        if run is None or not asked.concerns(call.query, run):
-            return routes.Answer(200, resources.RunPage(items=()))
-        is_between = (since or _DISTANT_PAST) <= run.scheduled_at <= (until or _DISTANT_FUTURE)
-        return routes.Answer(200, resources.RunPage(items=(shown.run(run),) if is_between else ()))
+            found = await listing.all_named(connection, owner=call.owner, name=name)
+        first, last = since or _DISTANT_PAST, until or _DISTANT_FUTURE
+        wanted = [run for run in found if asked.concerns(call.query, run) and first <= run.scheduled_at <= last]
+        return routes.Answer(200, resources.RunPage(items=[shown.run(run) for run in wanted[: call.query["limit"]]]))
 
     async def list_of_job(self, call: routes.Call) -> routes.Answer:
         """A page of the job in the path, also of one that is deleted, for as long as its row is kept."""

@@ -212,23 +212,25 @@ UNION ALL
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
        attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM run_history WHERE owner = %(owner)s AND name = %(name)s AND kind <> 'Slot'
-LIMIT 2;
+ORDER BY created_at DESC, run_id DESC LIMIT 100;
 
 -- name: slot_of_jobs
--- The run of a slot, by its job and the second that its name says.
+-- The run of a slot, by its job and the second that its name says. Of several the one that was made last comes first.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
        attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs
 WHERE job_id = ANY(%(jobs)s) AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s AND kind = 'Slot'
+  AND name = %(name)s
 UNION ALL
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
        attempt, failures, disruptions, claimed_at, launched_at, started_at, finished_at, node, worker, shard
 FROM run_history
 WHERE job_id = ANY(%(jobs)s) AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s AND kind = 'Slot'
-LIMIT 2;
+  AND name = %(name)s
+ORDER BY created_at DESC, run_id DESC LIMIT 100;
 
 -- name: slot_of_owner
--- The same where the job's own row is gone: the owner's runs of that second.
+-- The same where the job's own row is gone: among the owner's runs of that second.
 SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, created_at, state::text, reason, message,
        attempt, failures, disruptions, claimed_at, launched_at, started_at, NULL::timestamptz AS finished_at, node, worker, shard
 FROM live_runs
@@ -239,7 +241,7 @@ SELECT run_id, job_id, owner, job_name, name, labels, kind::text, scheduled_at, 
 FROM run_history
 WHERE owner = %(owner)s AND run_id >= %(floor)s AND run_id < %(before)s AND name = %(name)s
   AND scheduled_at >= %(from_at)s AND scheduled_at < %(to_at)s
-LIMIT 2;
+ORDER BY created_at DESC, run_id DESC LIMIT 100;
 
 -- name: by_ids
 -- What the runs of a batch of changes look like now. The instant names the partition.
