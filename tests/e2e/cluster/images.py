@@ -1,5 +1,5 @@
-"""The images that the end-to-end tests run: the project's own, from its own Dockerfiles, and two that only
-tests need.
+"""The images that the end-to-end tests run: the project's own, from its own Dockerfiles, those of the last release, and
+two that only tests need.
 
 Where a registry answers, builds start from the Dockerfiles' default base and fetch packages themselves.
 Elsewhere the base is made from Debian packages and the wheels are fetched beforehand, by pip as it is
@@ -21,28 +21,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.cluster import binaries, engine, steps
+from tests.e2e.releases import kept
 
 ROOT = binaries.HERE.parents[2]
 SUITE, SUITE_PYTHON = "bookworm", "3.11"
 GLIBC = ("2_17", "2_24", "2_26", "2_27", "2_28", "2_31", "2_34")
-LOCKS = ("requirements.lock", "operator/requirements-build.lock")
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "operator", *LOCKS)
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "operator", *kept.LOCKS)
 STOCK_BASE = "python:3.13-slim"
 
 
 @dataclass(frozen=True)
 class Build:
-    """A Dockerfile of the tree, the names it gets, the files it needs, and the image of the tree that it starts from."""
+    """A Dockerfile of the tree, the names it gets, the files below `root` that it needs, and the image that it starts from,
+    where that is another one of these.
+    """
 
     dockerfile: str
     tags: tuple[str, ...]
     sources: tuple[str, ...] = ()
     base: str | None = None
+    root: Path = ROOT
 
 
 BUILDS = (
     Build("operator/Dockerfile", ("localhost:1/clockhand:dev",), SOURCES),
     Build("worker-image/Dockerfile", ("localhost:1/clockhand-worker:dev",), base="localhost:1/clockhand:dev"),
+    Build(
+        "tests/e2e/releases/Dockerfile",
+        (f"localhost:1/clockhand:{kept.VERSION}",),
+        (kept.WHEEL.name, *kept.LOCKS),
+        root=kept.FOLDER,
+    ),
+    Build(
+        "worker-image/Dockerfile",
+        (f"localhost:1/clockhand-worker:{kept.VERSION}",),
+        base=f"localhost:1/clockhand:{kept.VERSION}",
+    ),
     Build(
         "tests/e2e/cluster/images/workload/Dockerfile",
         ("localhost:1/clockhand-test:dev", "localhost:1/clockhand-test:latest"),
@@ -62,10 +76,10 @@ EXAMPLES_IMAGE = "busybox:1.37"
 def build_all(*, offline: bool) -> Sequence[str]:
     """Builds whatever changed, the engine's own cache makes the rest quick; returns the names to load."""
     base = make_base() if offline else STOCK_BASE
-    wheels = _wheelhouse() if offline else None
     for build in BUILDS:
+        wheels = _wheelhouse(build.root) if offline and not build.base else None
         with steps.step(f"image {build.tags[0]}"):
-            _build(build, build.base or base, None if build.base else wheels, offline=offline)
+            _build(build, build.base or base, wheels, offline=offline)
             size = int(steps.run(["docker", "image", "inspect", "--format={{.Size}}", build.tags[0]]))
             steps.say(f"    {size / 1e6:.0f} MB")
     if not offline:
@@ -97,9 +111,9 @@ def make_base() -> str:
     return tag
 
 
-def _wheelhouse() -> Path:
-    """A folder with exactly the locked wheels, for the Python of our base."""
-    locks = {name: (ROOT / name).read_text() for name in LOCKS}
+def _wheelhouse(root: Path) -> Path:
+    """A folder with exactly the wheels that are locked below `root`, for the Python of our base."""
+    locks = {name: (root / name).read_text() for name in kept.LOCKS}
     locks["postgres.lock"] = postgres_lock()
     digest = hashlib.sha256("\0".join([*locks.values(), SUITE_PYTHON]).encode()).hexdigest()[:10]
     folder = binaries.cache_root() / f"wheelhouse-{digest}"
@@ -157,8 +171,9 @@ def _build(build: Build, base: str, wheels: Path | None, *, offline: bool) -> No
 def _context(build: Build, wheels: Path | None) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
-        for name in (build.dockerfile, *build.sources):
-            archive.add(ROOT / name, name, filter=_plain)
+        archive.add(ROOT / build.dockerfile, build.dockerfile, filter=_plain)
+        for name in build.sources:
+            archive.add(build.root / name, name, filter=_plain)
         if "postgres" in build.dockerfile:
             entry = tarfile.TarInfo("postgres.lock")
             entry.size = len(postgres_lock())
