@@ -96,7 +96,6 @@ demo: install ## From a clone to jobs that run, on this machine alone
 	$(PY) -m tests.standalone.demo
 
 demo-cluster: install ## The same on a cluster: to a run in `kubectl get runs -w`
-	$(cluster)
 	$(PY) -m tests.e2e.demo
 
 kills: install ## Kill all of `clockhand dev` under load, N times (N=20), and check what became of every job
