@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support import chart_cases, helm, installation, light, objects
@@ -74,6 +75,37 @@ def test_a_release_comes_is_upgraded_and_goes(cluster: Kubectl, major: helm.Helm
     assert names_of(cluster, made) == {
         helm.identity(thing) for thing in made if thing["kind"] == "CustomResourceDefinition"
     }
+
+
+@pytest.mark.parametrize("major", helm.MAJORS, ids=str)
+def test_a_first_install_brings_pools_too(cluster: Kubectl, major: helm.Helm) -> None:
+    """Although their definition comes with the same release; an upgrade takes them over, and an uninstall deletes them."""
+    there, team = helm.Helm(major.program, cluster.kubeconfig), cluster.within("team-a")
+    without = chart_cases.MATRIX["secret"]
+
+    def put(verb: str, *handlers: str) -> dict[str, Any]:
+        pools = [{"name": "mailers", "namespace": "team-a", "spec": {"handlers": handlers}}] if handlers else []
+        there.run(verb, "clockhand", str(helm.CHART), "--timeout=3m", values={**without, "workerPools": pools})
+        return dict(team.find("wpool", "mailers") or {"spec": {}})
+
+    def begin() -> dict[str, Any]:
+        crds = str(installation.ROOT / "crds")
+        cluster.run("delete", "-f", crds, "--ignore-not-found", "--timeout=60s")
+        return put("install", "email.send")
+
+    assert begin()["metadata"]["labels"]["app.kubernetes.io/instance"] == "clockhand"
+    there.run("uninstall", "clockhand", "--timeout=3m")
+    assert team.find("wpool", "mailers") is None, "also where nothing was upgraded in between"
+    first = begin()
+    same = put("upgrade", "email.send")
+    assert same["metadata"]["uid"] == first["metadata"]["uid"]
+    for handlers in (["email.send", "email.bounce"], ["email.bounce"]):
+        assert put("upgrade", *handlers)["spec"]["handlers"] == handlers
+    assert put("upgrade") == {"spec": {}}
+    there.run("rollback", "clockhand", "1", "--timeout=3m")
+    assert team.get("wpool", "mailers")["spec"]["handlers"] == ["email.send"]
+    there.run("uninstall", "clockhand", "--timeout=3m")
+    assert team.find("wpool", "mailers") is None
 
 
 def test_without_an_uninstall_namespaces_wait_until_the_rest_is_deleted(cluster: Kubectl) -> None:
