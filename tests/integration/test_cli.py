@@ -107,6 +107,28 @@ def test_runs_are_listed_and_cancelled(shell: Shell) -> None:
     assert shell.json("runs", "list", "--job", job, "--state", "Cancelled")["items"][0]["id"] == run["id"]
 
 
+def test_who_asked_for_what_is_told(shell: Shell) -> None:
+    job = shell.job("--handler", "nobody.has.it")
+    run = shell.json("jobs", "run", job)
+    begun = shell.json("audit", "--job", job, "--limit", "1")["items"][0]["at"]
+    shell("runs", "cancel", run["name"])
+    shell("jobs", "delete", job)
+    shell.job("--handler", "nobody.has.it")
+
+    entries = shell.json("audit", "--job", job)["items"]
+    assert [entry["action"] for entry in entries] == ["delete", "cancel", "run", "create"]
+    assert {(entry["jobName"], entry["job"]) for entry in entries} == {(job, run["jobId"])}
+    assert yaml.safe_load(shell("audit", "--job", run["jobId"], "-o", "yaml"))["items"] == entries
+    assert shell.json("audit", "--job", job, "--since", begun)["items"] == entries[:3]
+    assert shell.json("audit", "--job", job, "--until", begun)["items"] == entries[2:]
+    assert shell.json("audit", "--limit", "1")["items"][0]["action"] == "create"
+    head, *rows = shell("audit", "--job", job).splitlines()
+    assert re.split(r"  +", head) == ["AT", "ACTOR", "ACTION", "JOB", "RUN"]
+    assert [re.split(r"  +", row)[2:] for row in rows[:2]] == [["delete", job, "-"], ["cancel", job, run["id"]]]
+    assert f"name={job}" in shell("audit", "--job", job, "-o", "wide").splitlines()[1]
+    assert "--since: is not an instant" in shell("audit", "--since", "yesterday", fails=2)
+
+
 def test_past_slots_are_run_and_coming_ones_shown(shell: Shell) -> None:
     job = shell.job("--handler", "email.send", "--payload", '{"to": "a"}')
     shell("jobs", "edit", job, "--schedule", "0 0 * * *")

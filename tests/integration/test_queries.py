@@ -559,11 +559,11 @@ async def _rest_jobs(scene: Scene) -> None:
     await answer_rows.keep(scene.connection, kept, now=scene.now)
     assert len(await answer_rows.kept(scene.connection, keys, since=scene.now - AHEAD)) == BATCH
     [made, *_] = await scene.some("job_id", "audit", "owner = 'rest/acme'")
-    for job_id in (None, made):
+    for job_ids in (None, [made]):
         found = await audits.page(
-            scene.connection, "rest/acme", job_id=job_id, oldest=scene.now, before=(scene.soon, 0), size=BATCH
+            scene.connection, "rest/acme", job_ids=job_ids, oldest=scene.now, before=(scene.soon, 0), size=BATCH
         )
-        assert len(found) == (1 if job_id else BATCH)
+        assert len(found) == (1 if job_ids else BATCH)
 
 
 async def _rest_lists(scene: Scene) -> None:

@@ -320,7 +320,7 @@ async def test_nobody_sees_or_changes_a_job_of_others(core: service.Jobs) -> Non
             await call
     assert (await core.page("rest/other", asking.Filter(), after=None, size=5)).items == []
     assert (await core.audit_page("rest/other", size=5)).items == []
-    assert (await core.audit_page("rest/other", job_id=job.id, size=5)).items == []
+    assert (await core.audit_page("rest/other", job=str(job.id), size=5)).items == []
     assert await rested.get(core, job) == job
 
 
@@ -332,12 +332,13 @@ async def test_the_audit_says_who_did_what_newest_first(core: service.Jobs) -> N
     await core.patch(ACME, job.id, {"labels": {"a": "b"}})
     await core.delete(ACME, job.id)
     await rested.make(core, name="another")
-    found = [one for one in (await core.audit_page("rest/acme", job_id=job.id, size=10)).items]
+    found = [one for one in (await core.audit_page("rest/acme", job=str(job.id), size=10)).items]
     assert [one.action for one in found] == ["delete", "edit", "resume", "pause", "create"], (
         "what changes nothing is no edit"
     )
     assert {one.action: one.actor for one in found}["resume"] == "jane"
     assert found[-1].detail == found[0].detail == {"name": "nightly"}
+    assert {one.job_name for one in found} == {"nightly"}
     everything = (await core.audit_page("rest/acme", size=10)).items
     assert [one.action for one in everything] == ["create", *(one.action for one in found)]
     rest = await core.audit_page("rest/acme", after=(everything[1].at, everything[1].id), size=2)

@@ -508,6 +508,9 @@ async def test_who_asked_for_what(world: World, editor: Caller) -> None:
     assert await listed(editor, "/v1/audit", limit=1) == entries
     assert await listed(editor, "/v1/audit", job=world.blue.job_id) == entries[1:]
     assert await listed(editor, "/v1/audit", job=world.blue.job_id, limit=1) == entries[1:]
+    assert await listed(editor, "/v1/audit", job=world.blue.name) == entries[1:]
+    assert {entry["jobName"] for entry in entries[1:]} == {world.blue.name}
+    assert await listed(editor, "/v1/audit", job="nobody") == []
     assert await listed(editor, "/v1/audit", job=world.foreign.job_id) == []
     first, last = entries[-1]["at"], entries[0]["at"]
     assert await listed(editor, "/v1/audit", since=first, until=last) == entries

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import click
 
 from clockhand import config, errors, logs, tracing
-from clockhand.commands import apply, completion, convert, jobs, oneline, preview, runs
+from clockhand.commands import apply, audit, completion, convert, jobs, oneline, preview, runs
 
 _EXAMPLES = """
 \b
@@ -309,6 +309,7 @@ clockhand.add_command(convert.convert)
 clockhand.add_command(jobs.jobs)
 clockhand.add_command(runs.runs)
 clockhand.add_command(apply.apply)
+clockhand.add_command(audit.audit)
 clockhand.add_command(completion.completion)
 
 

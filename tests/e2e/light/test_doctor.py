@@ -290,7 +290,7 @@ async def test_pods_without_a_run(
         [row] = await audits.page(
             connection,
             owner(kubectl),
-            job_id=None,
+            job_ids=None,
             oldest=patient.now - LATER,
             before=(patient.now + LATER, 0),
             size=5,

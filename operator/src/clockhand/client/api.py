@@ -72,9 +72,9 @@ class Clockhand:
         until: datetime | None = None,
         page_size: int = resources.PAGE,
     ) -> AsyncIterator[resources.AuditEntry]:
-        """Who asked for what, newest first."""
+        """Who asked for what, newest first. `job` may be a name as well: then of all jobs that have it or had it."""
         query: calls.Query = {
-            "job": None if job is None else str(calls.id_of(job)),
+            **jobs.chosen(job),
             "since": fields.text_of(since, "since"),
             "until": fields.text_of(until, "until"),
             "limit": page_size,

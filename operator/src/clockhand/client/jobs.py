@@ -160,6 +160,11 @@ class Jobs:
         return _job(await self._calls.ask(calls.Call(method=method, path=path(job), body=body, headers=headers)))
 
 
+def chosen(job: JobId | None) -> calls.Query:
+    """What chooses, in a list, what belongs to a job, or to those of a name."""
+    return {"job": job if job is None or isinstance(job, str) else str(calls.id_of(job))}
+
+
 def path(job: JobId) -> str:
     """Where a job is."""
     return f"{PATH}/{calls.id_of(job)}"

@@ -164,7 +164,7 @@ def path(run: RunId) -> str:
 
 
 def _filters(job: jobs.JobId | None, state: Sequence[str]) -> calls.Query:
-    return {"job": job if job is None or isinstance(job, str) else str(calls.id_of(job)), "state": state}
+    return {**jobs.chosen(job), "state": state}
 
 
 def _changed(event: events.Event) -> resources.Run | None:

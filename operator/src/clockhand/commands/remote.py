@@ -17,8 +17,11 @@ import click
 
 from clockhand import errors
 from clockhand.commands import oneline
+from clockhand.domain import instants
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from clockhand.client import Clockhand, Job, Run
 
 PATIENCE_SECONDS = 3.0
@@ -28,6 +31,7 @@ _INTERRUPTED = 130
 _COMPLETION_SECONDS = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--url", metavar="URL", help="The API; else CLOCKHAND_API_URL, else that of `clockhand dev`."),
@@ -44,6 +48,18 @@ output = click.option(
     show_default=True,
     help="How to print what came of it.",
 )
+
+
+def instant(name: str, help_text: str) -> Callable[[F], F]:
+    """An option whose value is an instant."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+        try:
+            return None if text is None else instants.read(text, name)
+        except errors.InvalidInput as error:
+            raise oneline.Failure(str(error)) from None
+
+    return click.option(name, metavar="T", help=help_text, callback=read)
 
 
 class NotDone(oneline.Failure):

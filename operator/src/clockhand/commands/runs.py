@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clockhand.commands import oneline, remote, shown
-from clockhand.domain import instants, states
+from clockhand.domain import states
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from clockhand import client
 
 _SKIPPED = "Skipped"
@@ -67,8 +65,8 @@ _states = click.option(
     multiple=True,
     help="Only those in this state; several: in any of them.",
 )
-_since = click.option("--since", metavar="T", help="Only those scheduled at this instant or later.")
-_until = click.option("--until", metavar="T", help="Only those scheduled at this instant or before.")
+_since = remote.instant("--since", "Only those scheduled at this instant or later.")
+_until = remote.instant("--until", "Only those scheduled at this instant or before.")
 
 
 @runs.command("list", epilog=_LIST_EXAMPLES)
@@ -82,10 +80,9 @@ _until = click.option("--until", metavar="T", help="Only those scheduled at this
 @remote.asks
 async def list_runs(api: client.Clockhand, limit: int, watch: bool, output: str, **filters: Any) -> None:
     """List runs, newest first, and slots that did not run."""
-    about = {**filters, "since": _instant(filters["since"], "--since"), "until": _instant(filters["until"], "--until")}
     if watch:
         await _watch(api, filters["job"], filters["state"], output=output, known=limit)
-    found = api.runs.list(**about, page_size=min(limit, remote.PAGE))
+    found = api.runs.list(**filters, page_size=min(limit, remote.PAGE))
     oneline.write(shown.many(await remote.first(found, limit), shown.RUNS, output))
 
 
@@ -167,8 +164,8 @@ async def _retry_all(
     async for done in api.runs.retry_many(
         job=None if job is None else await remote.job_of(api, job),
         state=state or "Dead",
-        since=_instant(since, "--since"),
-        until=_instant(until, "--until"),
+        since=since,
+        until=until,
         dry_run=dry_run,
     ):
         retried, passed = retried + done.retried, passed + done.passed
@@ -187,7 +184,3 @@ async def _retry_all(
 async def logs(api: client.Clockhand, run: str, attempt: int | None) -> None:
     """Print the end of the log of an attempt that failed."""
     oneline.write(await api.runs.log(await remote.run_of(api, run), attempt=attempt))
-
-
-def _instant(text: str | None, option: str) -> datetime | None:
-    return None if text is None else instants.read(text, option)

@@ -16,7 +16,7 @@ from clockhand.domain import instants, spans
 if TYPE_CHECKING:
     import msgspec
 
-    from clockhand.client import Attempt, ListedJob, Run, Slot
+    from clockhand.client import Attempt, AuditEntry, ListedJob, Run, Slot
 
 NOTHING = "-"
 _FIRST = ("name", "id", "labels")
@@ -197,6 +197,20 @@ def _attempt_cells(attempt: Attempt, now: datetime) -> Sequence[str]:
     ]
 
 
+def _audit_cells(entry: AuditEntry, now: datetime) -> Sequence[str]:
+    detail = entry.detail if isinstance(entry.detail, dict) else {}
+    said = (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in detail.items())
+    return [
+        _instant(entry.at),
+        entry.actor,
+        entry.action,
+        entry.job_name or str(entry.job or NOTHING),
+        str(entry.run or NOTHING),
+        " ".join(said) or NOTHING,
+        str(entry.job or NOTHING),
+    ]
+
+
 def _instant(instant: datetime | None) -> str:
     return NOTHING if instant is None else instants.rfc3339_ms(instant)
 
@@ -226,4 +240,11 @@ ATTEMPTS: Form[Attempt] = Form(
     cells=_attempt_cells,
     name=lambda attempt: str(attempt.attempt),
     marks=1,
+)
+AUDIT: Form[AuditEntry] = Form(
+    head=("AT", "ACTOR", "ACTION", "JOB", "RUN"),
+    wide=("DETAIL", "JOB ID"),
+    cells=_audit_cells,
+    name=lambda entry: str(entry.id),
+    marks=2,
 )

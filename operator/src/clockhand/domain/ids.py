@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import secrets
 import uuid
 from collections.abc import Iterator
@@ -22,8 +23,14 @@ POD_SHARDS = range(SHARDS)
 POOL_SHARDS = range(SHARDS, 2 * SHARDS)
 """Of jobs whose runs workers take: API processes hold them."""
 EVERY_SHARD = range(2 * SHARDS)
+_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _VERSION = 8
 _LAST = (datetime.max.replace(tzinfo=UTC) - instants.EPOCH) // instants.MILLISECOND
+
+
+def of_text(text: str) -> uuid.UUID | None:
+    """The id that somebody wrote, if it is one."""
+    return uuid.UUID(text) if _TEXT.fullmatch(text) else None
 
 
 def new_jobs(now: datetime, count: int) -> Iterator[uuid.UUID]:

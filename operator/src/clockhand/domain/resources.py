@@ -273,6 +273,8 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
     actor: str
     action: str
     job: uuid.UUID | None = None
+    job_name: str | None = None
+    """Told for as long as anything is kept of the job."""
     run: uuid.UUID | None = None
     detail: Any = msgspec.UNSET
 

@@ -32,13 +32,15 @@ async def page(
     connection: database.Connection,
     owner: str,
     *,
-    job_id: UUID | None,
+    job_ids: Sequence[UUID] | None,
     oldest: datetime,
     before: tuple[datetime, int],
     size: int,
 ) -> Sequence[Any]:
-    """Rows (audit_id, at, actor, action, job_id, run_id, detail) from `oldest` on and before a place, newest first."""
+    """Rows (audit_id, at, actor, action, job_id, run_id, detail, job_name), newest first, from `oldest` on and before a
+    place; of `job_ids` alone, where there are any.
+    """
     parameters = {"owner": owner, "oldest": oldest, "before_at": before[0], "before_id": before[1], "size": size}
-    if job_id is None:
+    if job_ids is None:
         return await database.fetch(connection, "audits.of_owner", parameters)
-    return await database.fetch(connection, "audits.of_job", {**parameters, "job_id": job_id})
+    return await database.fetch(connection, "audits.of_jobs", {**parameters, "job_ids": list(job_ids)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -39,12 +38,6 @@ SINCE = routes.Parameter("since", resources.Instant | None, "From this instant o
 UNTIL = routes.Parameter("until", resources.Instant | None, "Up to this instant, which is included.")
 LIMIT = routes.Parameter("limit", resources.Limit, "How many at most.", default=resources.PAGE)
 CURSOR = routes.Parameter("cursor", str | None, "Goes on behind a page: its `next`, with all else as it was.")
-_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
-
-
-def id_of(text: str) -> uuid.UUID | None:
-    """The id that a text is, if it is one."""
-    return uuid.UUID(text) if _ID.fullmatch(text) else None
 
 
 def run_in(call: routes.Call) -> uuid.UUID:
@@ -65,7 +58,9 @@ def instant(value: datetime, field: str) -> datetime:
 def concerns(query: Mapping[str, Any], run: listing.Run) -> bool:
     """Whether a run is of the job and in a state that a query names, if it names any."""
     job, wanted = query["job"], query["state"]
-    return (job is None or run.job_name == job or run.job_id == id_of(job)) and (not wanted or run.state in wanted)
+    return (job is None or run.job_name == job or run.job_id == ids.of_text(job)) and (
+        not wanted or run.state in wanted
+    )
 
 
 def span_in(query: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:

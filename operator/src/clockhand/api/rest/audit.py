@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,7 +10,6 @@ from clockhand.domain import instants, resources, tokens
 from clockhand.engine.jobs import service
 
 _BYTES = 8
-_JOB = routes.Parameter("job", uuid.UUID | None, "About this job alone.")
 
 
 class Audit:
@@ -33,7 +31,7 @@ class Audit:
                 right=routes.Right("list"),
                 handle=self.page,
                 gives={200: resources.AuditPage},
-                query=(_JOB, asked.SINCE, asked.UNTIL, asked.LIMIT, asked.CURSOR),
+                query=(asked.JOB, asked.SINCE, asked.UNTIL, asked.LIMIT, asked.CURSOR),
             ),
         )
 
@@ -45,7 +43,7 @@ class Audit:
         after = None if query["cursor"] is None else _place(await self._cursors.read(of, query["cursor"]))
         page = await self._jobs.audit_page(
             call.owner,
-            job_id=query["job"],
+            job=query["job"],
             since=since,
             until=until and until + until.resolution,
             after=after,

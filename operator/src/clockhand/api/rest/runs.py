@@ -12,7 +12,7 @@ import msgspec
 
 from clockhand import errors
 from clockhand.api.rest import asked, cursors, pages, routes, shown
-from clockhand.domain import instants, names, resources, states, tokens
+from clockhand.domain import ids, instants, names, resources, states, tokens
 from clockhand.engine import steps
 from clockhand.store import database, listing
 
@@ -179,7 +179,7 @@ async def found(connection: database.Connection, call: routes.Call) -> listing.R
 
 async def _jobs(connection: database.Connection, owner: str, text: str) -> Sequence[uuid.UUID]:
     """The jobs that a filter means: one by its id, or those that have or had a name."""
-    job_id = asked.id_of(text)
+    job_id = ids.of_text(text)
     if job_id is not None and await listing.job(connection, owner=owner, job_id=job_id) is not None:
         return [job_id]
     return await listing.job_ids(connection, owner=owner, name=text)

@@ -10,13 +10,13 @@ from uuid import UUID
 import msgspec
 
 from clockhand import errors
-from clockhand.domain import instants, pointers, resources
+from clockhand.domain import ids, instants, pointers, resources
 from clockhand.engine import answers, steps
 from clockhand.engine import limits as limit_files
 from clockhand.engine.jobs import begins, creating, editing, showing
 from clockhand.engine.jobs.asking import Asker, Document, Filter, LiveRuns, Page, Place, Shown
 from clockhand.engine.pools import intake
-from clockhand.store import audits, database
+from clockhand.store import audits, database, listing
 
 MOST_AT_ONCE = 500
 _FAR = instants.END, 2**63 - 1
@@ -127,17 +127,21 @@ class Jobs:
         self,
         owner: str,
         *,
-        job_id: UUID | None = None,
+        job: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         after: tuple[datetime, int] | None = None,
         size: int,
     ) -> resources.AuditPage:
-        """Newest first, from `since` on and before `until`. `after`: time and id of the last entry of the page before."""
+        """Newest first, from `since` on and before `until`; about a job by its id, or those that have or had a name.
+
+        `after`: time and id of the last entry of the page before.
+        """
         before = min(after or _FAR, (until or instants.END, 0))
         async with self._db.transaction() as connection:
+            meant = None if job is None else await _meant(connection, owner, job)
             found = await audits.page(
-                connection, owner, job_id=job_id, oldest=since or instants.EPOCH, before=before, size=size
+                connection, owner, job_ids=meant, oldest=since or instants.EPOCH, before=before, size=size
             )
         items = [
             resources.AuditEntry(
@@ -146,6 +150,7 @@ class Jobs:
                 actor=row.actor,
                 action=row.action,
                 job=row.job_id,
+                job_name=row.job_name,
                 run=row.run_id,
                 detail=msgspec.UNSET if row.detail is None else row.detail,
             )
@@ -204,6 +209,13 @@ def _read(asker: Asker, wanted: Iterable[object]) -> Iterator[creating.Wanted | 
 
 def _made(made: creating.Made, document: Document) -> answers.Answer:
     return answers.Answer(201, _json(document), f"/v1/jobs/{made.job_id}", creating.FIRST_VERSION)
+
+
+async def _meant(connection: database.Connection, owner: str, job: str) -> Sequence[UUID]:
+    """The jobs that are, have or had what somebody wrote. One of an id may be gone, and is told of all the same."""
+    job_id = ids.of_text(job)
+    named = await listing.job_ids(connection, owner=owner, name=job)
+    return named if job_id is None else [job_id, *named]
 
 
 def _answer(shown: Shown) -> answers.Answer:
