@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import click
 import pytest
+from click import testing
 from tests.support import generated
 
 from clockhand import cli
+from clockhand.commands import oneline
 
 PAGES = sorted([*generated.ROOT.glob("*.md"), *generated.ROOT.glob("docs/*.md")])
 _COMMAND = re.compile(r"(?:^|\| |-- |^\s+)(?:[.]venv/bin/)?clockhand (?P<words>[a-z][^\n|>`]*)", re.MULTILINE)
@@ -54,5 +56,39 @@ def check(command: click.Command, words: Sequence[str], parent: click.Context | 
 
 
 def test_every_command_for_people_has_examples_of_its_own() -> None:
-    for name in ("jobs", "runs", "apply", "completion"):
+    for name in ("jobs", "runs", "apply", "audit", "completion"):
         assert f"clockhand {name}" in (cli.clockhand.commands[name].epilog or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("jbos", "No such command 'jbos'. Did you mean 'jobs'? See `clockhand --help`."),
+        ("--verbose", "No such option '--verbose'. Did you mean '--version'? See `clockhand --help`."),
+        ("runs lst", "No such command 'lst'. Did you mean 'list'? See `clockhand runs --help`."),
+        ("runs --all", "No such option '--all'. See `clockhand runs --help`."),
+        ("runs get", "Missing argument 'RUN'. See `clockhand runs get --help`."),
+        ("tokens create", "Missing option '--owner'. See `clockhand tokens create --help`."),
+        ("migrate now", "Got unexpected extra argument (now). See `clockhand migrate --help`."),
+        ("doctor --only", "Option '--only' requires an argument. See `clockhand doctor --help`."),
+        ("preview", "Missing argument 'EXPR'. See `clockhand preview --help`."),
+        (
+            "dev --ephemeral --data-dir here",
+            "--ephemeral keeps nothing, and --data-dir names where to keep it: give one of them",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(line: str, said: str) -> None:
+    result = testing.CliRunner().invoke(cli.clockhand, line.split(), prog_name="clockhand")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"clockhand: {said}\n")
+
+
+def test_every_command_fails_so() -> None:
+    assert all(isinstance(one, (oneline.Command, oneline.Group)) for one in commands(cli.clockhand))
+
+
+@pytest.mark.parametrize("line", ["", "jobs", "tokens"])
+def test_a_group_alone_shows_its_help(line: str) -> None:
+    result = testing.CliRunner().invoke(cli.clockhand, line.split(), prog_name="clockhand")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Usage: {' '.join(['clockhand', *line.split()])} [OPTIONS] COMMAND")

@@ -101,7 +101,7 @@ _path = click.Path(dir_okay=True, path_type=Path)
 _output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
-@click.group(epilog=_EXAMPLES)
+@click.group(cls=oneline.Group, epilog=_EXAMPLES)
 @click.version_option(package_name="clockhand")
 def clockhand() -> None:
     """A job scheduler for Kubernetes and for everything that can speak HTTP.
@@ -274,7 +274,7 @@ def dev(data_dir: Path | None, ephemeral: bool, port: int, token_file: Path | No
     from clockhand.standalone import app, home
 
     if ephemeral and data_dir is not None:
-        raise click.UsageError("--ephemeral keeps nothing, and --data-dir names where to keep it: give one of them")
+        raise oneline.Failure("--ephemeral keeps nothing, and --data-dir names where to keep it: give one of them")
     default = home.default(os.environ)
     asked = app.Asked(
         data_dir=None if ephemeral else data_dir or default,

@@ -59,7 +59,7 @@ Examples:
 """
 
 
-@click.group(cls=remote.Group, epilog=_EXAMPLES)
+@click.group(cls=oneline.Group, epilog=_EXAMPLES)
 def jobs() -> None:
     """Jobs over REST: make, see, change, run and delete them.
 

@@ -22,13 +22,11 @@ class Failure(click.ClickException):
 class Command(click.Command):
     """A command that takes a text beginning with `-`, such as a schedule, for what it is, and fails in one line."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().make_context(info_name, _set_apart(args, self._valued()), parent, **extra)
+            return super().parse_args(ctx, _set_apart(args, self._valued()))
         except click.UsageError as error:
-            raise Failure(self.wording(error)) from None
+            raise Failure(_sentence(self.wording(error), ctx)) from None
 
     def wording(self, error: click.UsageError) -> str:
         """What to say of arguments that do not fit."""
@@ -37,6 +35,29 @@ class Command(click.Command):
     def _valued(self) -> set[str]:
         options = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
         return {name for option in options for name in option.opts}
+
+
+class Group(click.Group):
+    """A group of commands that fail in one line. Called without any of them it shows its help."""
+
+    command_class = Command
+    group_class = type
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            raise Failure(_sentence(error.format_message(), ctx)) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise Failure(_sentence(error.format_message(), ctx)) from None
 
 
 class Unwritten(Failure):
@@ -60,6 +81,11 @@ def write(text: str) -> None:
 def printable(text: str) -> str:
     """The text on one line, with what a terminal might act on written out."""
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _sentence(said: str, context: click.Context) -> str:
+    """What is wrong with what was written, and where to read what would be right."""
+    return f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{context.command_path} --help`."
 
 
 def _set_apart(args: Sequence[str], valued: set[str]) -> list[str]:

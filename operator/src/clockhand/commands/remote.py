@@ -68,12 +68,6 @@ class NotDone(oneline.Failure):
     exit_code = 1
 
 
-class Group(click.Group):
-    """A group of commands that fail in one line."""
-
-    command_class = oneline.Command
-
-
 def asks(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """A command that asks the API: the options that say which one, and its errors as sentences."""
 

@@ -48,7 +48,7 @@ Examples:
 """
 
 
-@click.group(cls=remote.Group, epilog=_EXAMPLES)
+@click.group(cls=oneline.Group, epilog=_EXAMPLES)
 def runs() -> None:
     """Runs over REST: see, follow, cancel and retry them.
 
