@@ -15,7 +15,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -167,12 +167,7 @@ class Processes:
 
     def install(self, *, operators: int = 2) -> None:
         self._apply()
-        subprocess.run(
-            [sys.executable, "-m", "clockhand", "migrate"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env=self._environment("clockhand-operator", self._url, 0),
-        )
+        self._migrate()
         for number in range(operators):
             self.start_part(f"operator-{number}")
         self.start_part("runs")
@@ -188,19 +183,7 @@ class Processes:
         account = "clockhand-runs" if name == "runs" else "clockhand-operator"
         arguments = ["api", "--runs"] if name == "runs" else ["operator"]
         self._health[name] = ports.free_row(1)
-        environment = self._environment(account, url or self._url, self._health[name])
-        environment["CLOCKHAND_REPLICA"] = f"{name}-{secrets.token_hex(3)}"
-        with self.log(name).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "clockhand", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-        self._running[name] = process
-        self._guard.started(process.pid)
+        self._start(name, arguments, self._environment(account, url or self._url, self._health[name]))
 
     def stop_part(self, name: str) -> None:
         process = self._running.pop(name)
@@ -263,6 +246,28 @@ class Processes:
             wait_for(f"{name} to be ready", lambda name=name: self._is_ready(name))  # type: ignore[misc]
         wait_until_served(self.kubectl)
 
+    def _migrate(self) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "clockhand", "migrate"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=self._environment("clockhand-operator", self._url, 0),
+        )
+
+    def _start(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
+        environment["CLOCKHAND_REPLICA"] = f"{name}-{secrets.token_hex(3)}"
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "clockhand", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._running[name] = process
+        self._guard.started(process.pid)
+
     def _restart_runs(self, url: str) -> None:
         self.stop_part("runs")
         self.start_part("runs", url=url)
@@ -285,19 +290,19 @@ class Processes:
         for name in RIGHTS:
             self.kubectl.run("apply", "-f", str(deploy / name))
         secret = next(_documents(deploy / "runs.yaml", "Secret"))
-        service = {
+        api_service = next(_documents(deploy / "apiservice.yaml", "APIService"))
+        api_service["spec"]["service"]["port"] = self._runs_port
+        self.kubectl.apply(secret, self._runs_service(), api_service)
+
+    def _runs_service(self) -> dict[str, Any]:
+        """One by which the API server finds a process of this machine."""
+        spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": self._runs_port}]}
+        return {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": "clockhand-runs", "namespace": OWN},
-            "spec": {
-                "type": "ExternalName",
-                "externalName": "localhost",
-                "ports": [{"port": self._runs_port}],
-            },
+            "spec": spec,
         }
-        api_service = next(_documents(deploy / "apiservice.yaml", "APIService"))
-        api_service["spec"]["service"]["port"] = self._runs_port
-        self.kubectl.apply(secret, service, api_service)
 
     def _environment(self, account: str, url: str, health_port: int) -> dict[str, str]:
         kubeconfig = self._directory / f"{account}.kubeconfig"
