@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from clockhand.domain import news
+from clockhand.domain import instants, news
 
 NOTHING = news.Told()
 AT = datetime(2026, 11, 1, 2, 30, tzinfo=UTC)
@@ -99,3 +99,34 @@ def test_the_same_fact_has_the_same_name_and_another_one_has_not() -> None:
     last = run("Dead")
     first, again, more = (told(NOTHING, READY, now={"ill": count}, ill=last)[0].fact for count in (1, 1, 2))
     assert first == again != more
+
+
+def test_the_workers_of_a_pool_may_take_their_time() -> None:
+    def late(seconds: int, ready: int = 0) -> list[news.News]:
+        return news.of_pool([], [since(seconds, "False", "WorkersNotReady", f"{ready} of 3 workers are ready")], now=AT)
+
+    assert late(119) == []
+    assert notes(late(120)) == [("Warning", "WorkersNotReady", "0 of 3 workers are ready")]
+    assert late(121)[0].fact != late(120)[0].fact, "another time"
+    assert late(120, 1)[0].fact == late(120)[0].fact, "the same time"
+
+
+def test_a_pool_that_is_refused_is_told_at_once_and_so_is_its_end() -> None:
+    refused = since(0, "False", "NameTaken", "there is a ConfigMap already")
+    ready = condition("Ready", "True", "WorkersReady", "1 of 1 workers are ready")
+    assert notes(news.of_pool([], [refused], now=AT)) == [("Warning", "NameTaken", "there is a ConfigMap already")]
+    assert notes(news.of_pool([refused], [ready], now=AT)) == [("Normal", "Ready", "1 of 1 workers are ready")]
+    assert news.of_pool([ready], [ready], now=AT) == []
+    assert news.of_pool([since(60, "False", "WorkersNotReady", "soon")], [ready], now=AT) == [], "nobody was told"
+
+
+def test_brokers_of_a_pool_that_cannot_be_reached_are_told_and_those_that_can_again() -> None:
+    away, back = (condition("KafkaReachable", status, "why", status) for status in ("False", "True"))
+    assert notes(news.of_pool([], [away], now=AT)) == [("Warning", "BrokersUnreachable", "False")]
+    assert notes(news.of_pool([away], [back], now=AT)) == [("Normal", "BrokersReachable", "True")]
+    assert news.of_pool([away], [], now=AT) == [], "a pool that needs none any more"
+
+
+def since(seconds: int, status: str, reason: str, message: str) -> dict[str, Any]:
+    found = condition("Ready", status, reason, message)
+    return {**found, "lastTransitionTime": instants.rfc3339(AT - timedelta(seconds=seconds))}

@@ -20,11 +20,13 @@ from tests.support import kubeapi, light, objects
 from clockhand.controller import duty, watch
 from clockhand.domain import workloads as pool_workloads
 from clockhand.engine import (
+    events,
     expiry,
     inbox,
     jobclasses,
     mirror,
     parking,
+    poolnews,
     resync,
     status,
     templates,
@@ -33,6 +35,7 @@ from clockhand.engine import (
 )
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
+from clockhand.kube import events as event_calls
 from clockhand.kube import flow, pods, workloads
 from clockhand.kube import objects as calls
 from clockhand.store import database, duties
@@ -82,7 +85,10 @@ class Replica:
     def pools(self) -> workerpools.WorkerPools:
         staff = workforce.Workforce(workloads.Workloads(self.client), POOL_DEFAULTS)
         listed = calls.Objects(self.client, calls.WORKER_POOLS)
-        return workerpools.WorkerPools(self.db, listed, staff, turn=self.mirror.turn, namespaces=self.namespaces)
+        news = poolnews.PoolNews(events.Recorder(event_calls.Events(self.client, instance="mirror")))
+        return workerpools.WorkerPools(
+            self.db, listed, staff, news=news, turn=self.mirror.turn, namespaces=self.namespaces
+        )
 
     def classes(self) -> jobclasses.JobClasses:
         catalogue = jobclasses.Catalogue(self.db, calls.Objects(self.client, calls.JOB_CLASSES))

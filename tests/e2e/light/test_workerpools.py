@@ -17,11 +17,12 @@ from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand import errors
 from clockhand.controller import watch
-from clockhand.domain import documents, workerpool_fields, workloads
+from clockhand.domain import documents, news, workerpool_fields, workloads
 from clockhand.domain.states import RunState as S
-from clockhand.engine import inbox, workerpools, workforce
+from clockhand.engine import events, inbox, loops, poolnews, workerpools, workforce
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
+from clockhand.kube import events as event_calls
 from clockhand.kube import objects as listed
 from clockhand.kube import workloads as calls
 from clockhand.store import database, duties
@@ -64,6 +65,8 @@ class Tended:
     kubectl: Kubectl
     pools: workerpools.WorkerPools
     held: duties.Held
+    make: Callable[[], workerpools.WorkerPools]
+    """A process that knows nothing yet."""
 
     @property
     def key(self) -> str:
@@ -100,6 +103,10 @@ class Tended:
     def status(self) -> Json:
         return dict(self.kubectl.get("wpool", "mailers").get("status", {}))
 
+    def events(self, reason: str) -> list[Json]:
+        """Those of the pool."""
+        return self.kubectl.items("events", f"--field-selector=involvedObject.name=mailers,reason={reason}")
+
     def ready(self) -> Json:
         return dict(objects.condition(self.kubectl.get("wpool", "mailers"), "Ready"))
 
@@ -117,8 +124,15 @@ async def tended(
         namespaces = (team.namespace,)
         staff = workforce.Workforce(calls.Workloads(client), DEFAULTS, namespaces=namespaces)
         found = listed.Objects(client, listed.WORKER_POOLS)
-        pools = workerpools.WorkerPools(db, found, staff, turn=asyncio.Lock(), namespaces=namespaces)
-        yield Tended(db, team, pools, held)
+        recorder = events.Recorder(event_calls.Events(client, instance="one"))
+
+        def make() -> workerpools.WorkerPools:
+            news = poolnews.PoolNews(recorder)
+            return workerpools.WorkerPools(db, found, staff, news=news, turn=asyncio.Lock(), namespaces=namespaces)
+
+        posting = asyncio.create_task(loops.forever("events", recorder.step))
+        yield Tended(db, team, make(), held, make)
+        posting.cancel()
 
 
 def pool(name: str = "mailers", **spec: Any) -> Json:
@@ -264,13 +278,32 @@ async def test_a_template_that_the_api_server_refuses_is_told_and_stops_no_other
     assert await tended.until("the other pool", lambda: tended.get("deployment", "clockhand-pool-other"))
 
 
-async def test_pods_that_cannot_be_made_are_told(tended: Tended) -> None:
+async def test_pods_that_cannot_be_made_are_told(tended: Tended, monkeypatch: pytest.MonkeyPatch) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     tended.kubectl.apply(quota)
     wait_for("the quota", lambda: tended.kubectl.get("resourcequota", "none").get("status", {}).get("hard"))
     await tended.apply()
     await tended.until("the message", lambda: "exceeded quota" in tended.ready().get("message", ""))
     assert tended.ready()["reason"] == "WorkersNotReady"
+    assert not tended.events("WorkersNotReady"), "it may pass by itself"
+    monkeypatch.setattr(news, "PATIENCE", timedelta())
+    [told] = await tended.until("the event", lambda: tended.events("WorkersNotReady"))
+    assert (told["type"], told["involvedObject"]["kind"]) == ("Warning", "WorkerPool")
+    assert "exceeded quota" in told["message"]
+    assert "exceeded quota" in tended.kubectl.run("describe", "wpool", "mailers").out
+    tended.pools = tended.make()
+    await tended.once()
+    tended.kubectl.run("delete", "resourcequota", "none")
+    [over] = await tended.until("the end of it", lambda: tended.events("Ready"))
+    assert (over["type"], over["message"]) == ("Normal", "1 of 1 workers are ready")
+    assert [one["count"] for one in tended.events("WorkersNotReady")] == [1]
+
+
+async def test_a_worker_that_cannot_start_says_why(tended: Tended) -> None:
+    stuck = {"annotations": {objects.OUTCOME: "stuck"}}
+    await tended.apply(template={"metadata": stuck, "spec": {"containers": [{"name": "worker", "image": "nowhere/x"}]}})
+    await tended.until("the reason", lambda: "ErrImagePull" in tended.ready().get("message", ""))
+    assert tended.ready()["message"].startswith("0 of 1 workers are ready: pod clockhand-pool-mailers-")
 
 
 async def test_an_external_pool_has_no_workers_and_no_account(tended: Tended) -> None:
@@ -348,8 +381,13 @@ async def test_trouble_with_brokers_is_a_condition_of_pools_that_need_them(tende
         await connection.execute("UPDATE pools SET kafka_error = 'no broker answers'")
     await tended.until("the trouble", lambda: reachable(tended).get("status") == "False")
     assert reachable(tended)["message"] == "runs are polled for: no broker answers"
+    [told] = await tended.until("the event", lambda: tended.events("BrokersUnreachable"))
+    assert told["message"] == "runs are polled for: no broker answers"
+    async with tended.db.transaction() as connection:
+        await connection.execute("UPDATE pools SET kafka_error = NULL")
+    await tended.until("its end", lambda: tended.events("BrokersReachable"))
     await tended.apply(dispatch="Poll", handlers=["email.send"])
-    await tended.until("its end", lambda: not reachable(tended))
+    await tended.until("no condition", lambda: not reachable(tended))
 
 
 async def test_the_watch_says_that_a_pool_was_seen(cluster: light.LightCluster, team: Kubectl) -> None:

@@ -13,6 +13,7 @@ from clockhand.engine import (
     jobclasses,
     loops,
     mirror,
+    poolnews,
     prune,
     replica,
     resync,
@@ -71,8 +72,8 @@ def _beside(
     one: replica.Replica, settings: config.Settings, *, db: database.Database, client: clients.Client
 ) -> Mapping[str, loops.Step]:
     """The loops beside the replica's own: what one replica does for all, where it has the duty, and the objects' status."""
-    mirroring = _mirroring(one, settings, db=db, client=client)
     recorder = events.Recorder(event_calls.Events(client, instance=settings.replica))
+    mirroring = _mirroring(one, settings, db=db, client=client, recorder=recorder)
     writer = status.StatusWriter(db, objects.Objects(client), recorder=recorder)
     pruning = prune.Prune(
         db,
@@ -101,13 +102,18 @@ def _beside(
 
 
 def _mirroring(
-    one: replica.Replica, settings: config.Settings, *, db: database.Database, client: clients.Client
+    one: replica.Replica,
+    settings: config.Settings,
+    *,
+    db: database.Database,
+    client: clients.Client,
+    recorder: events.Recorder,
 ) -> duty.MirrorDuty:
     checked = templates.Templates(db, pods.Pods(client))
     catalogue = jobclasses.Catalogue(db, objects.Objects(client, objects.JOB_CLASSES))
     mirrored = mirror.Mirror(db, checked, catalogue)
     compared = resync.Resync(db, objects.Objects(client), mirrored, namespaces=settings.namespaces)
-    pools = _pools(mirrored, settings, db=db, client=client)
+    pools = _pools(mirrored, settings, db=db, client=client, recorder=recorder)
     classes = jobclasses.JobClasses(db, catalogue, checked, turn=mirrored.turn)
     return duty.MirrorDuty(
         db,
@@ -122,9 +128,15 @@ def _mirroring(
 
 
 def _pools(
-    mirrored: mirror.Mirror, settings: config.Settings, *, db: database.Database, client: clients.Client
+    mirrored: mirror.Mirror,
+    settings: config.Settings,
+    *,
+    db: database.Database,
+    client: clients.Client,
+    recorder: events.Recorder,
 ) -> workerpools.WorkerPools:
     defaults = pool_workloads.Defaults(settings.worker_image, settings.api_url, settings.kafka)
     staff = workforce.Workforce(workloads.Workloads(client), defaults, namespaces=settings.namespaces)
     listed = objects.Objects(client, objects.WORKER_POOLS)
-    return workerpools.WorkerPools(db, listed, staff, turn=mirrored.turn, namespaces=settings.namespaces)
+    news = poolnews.PoolNews(recorder)
+    return workerpools.WorkerPools(db, listed, staff, news=news, turn=mirrored.turn, namespaces=settings.namespaces)

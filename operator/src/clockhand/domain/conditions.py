@@ -18,6 +18,8 @@ TEMPLATE_VALID = "TemplateValid"
 PAUSED = "Paused"
 POOL_READY = "PoolReady"
 KAFKA_REACHABLE = "KafkaReachable"
+WORKERS_NOT_READY = "WorkersNotReady"
+"""The reason of a pool's Ready that passes by itself in most cases."""
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 MESSAGE_LIMIT = 1_024
 
@@ -56,6 +58,11 @@ def merge(
             "lastTransitionTime": instants.rfc3339(now) if moved or old is None else old["lastTransitionTime"],
         }
     return [result[kind] for kind in sorted(result)]
+
+
+def of_type(stored: Stored, kind: str) -> Mapping[str, object]:
+    """One condition, empty where it is absent."""
+    return next((condition for condition in stored if condition["type"] == kind), {})
 
 
 def status_of(stored: Stored, kind: str) -> str | None:

@@ -1,16 +1,16 @@
-"""What the events of a job's object tell: what its owner must know, each fact once.
+"""What the events of an object tell: what its owner must know, each fact once.
 
-What has happened is in the rows, and so is how far it was told, so that no process has to remember anything. That a run
-went well is no news.
+What has happened to a job is in the rows, and so is how far it was told, so that no process has to remember anything. That a
+run went well is no news. What there is to tell of a pool follows from the conditions that it showed and shows.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -29,6 +29,12 @@ class Reason(enum.StrEnum):
     PAUSED = "Paused"
     RESUMED = "Resumed"
     READY = "Ready"  # again
+    BROKERS_UNREACHABLE = "BrokersUnreachable"
+    BROKERS_REACHABLE = "BrokersReachable"  # again
+
+
+PATIENCE = timedelta(minutes=2)
+"""So long the workers of a pool may take to be ready before it is news: they come and go."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,6 +111,34 @@ def news(told: Told, facts: Facts) -> list[News]:
         reason = Reason.RUN_UNKNOWN if facts.ill.state == states.RunState.UNKNOWN else Reason.RUN_DEAD
         found.append(News(reason, _ill(now.ill - told.ill, facts.ill), f"ill/{now.ill}"))
     return found
+
+
+def of_pool(before: conditions.Stored, shown: conditions.Stored, *, now: datetime) -> list[News]:
+    """What there is to tell of a pool that showed `before`, and shows `shown` now; a trouble as long as it stands."""
+    found = []
+    ready, was = conditions.of_type(shown, conditions.READY), conditions.of_type(before, conditions.READY)
+    if _is_trouble(ready, now=now):
+        late = ready["reason"] == conditions.WORKERS_NOT_READY
+        # the sentence of those who are late counts them, and so changes with each one that comes
+        what = "late" if late else hashlib.sha256(str(ready["message"]).encode()).hexdigest()[:16]
+        fact = f"ready/{ready['lastTransitionTime']}/{ready['reason']}/{what}"
+        found.append(News(str(ready["reason"]), str(ready["message"]), fact))
+    elif ready.get("status") == conditions.TRUE and _is_trouble(was, now=now):
+        found.append(News(Reason.READY, str(ready["message"]), f"ready/after/{was['lastTransitionTime']}", "Normal"))
+    kafka, was = (conditions.of_type(one, conditions.KAFKA_REACHABLE) for one in (shown, before))
+    if kafka.get("status") == conditions.FALSE:
+        found.append(News(Reason.BROKERS_UNREACHABLE, str(kafka["message"]), f"kafka/{kafka['lastTransitionTime']}"))
+    elif kafka and was.get("status") == conditions.FALSE:
+        fact = f"kafka/after/{was['lastTransitionTime']}"
+        found.append(News(Reason.BROKERS_REACHABLE, str(kafka["message"]), fact, "Normal"))
+    return found
+
+
+def _is_trouble(ready: Mapping[str, object], *, now: datetime) -> bool:
+    if ready.get("status") != conditions.FALSE:
+        return False
+    since = datetime.fromisoformat(str(ready["lastTransitionTime"]))
+    return ready["reason"] != conditions.WORKERS_NOT_READY or now - since >= PATIENCE
 
 
 def _of_conditions(told: Told, facts: Facts) -> Iterator[News]:

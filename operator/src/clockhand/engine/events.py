@@ -79,7 +79,8 @@ class Recorder:
             await self._post(item)
         except errors.ClockhandError as error:
             metrics.EVENTS_DROPPED.labels(reason="refused").inc()
-            log.info("event_not_posted", namespace=item.about.namespace, job=item.about.name, error=str(error))
+            about = item.about
+            log.info("event_not_posted", namespace=about.namespace, kind=about.kind, name=about.name, error=str(error))
         return 0.0
 
     async def _post(self, item: _Item) -> None:

@@ -19,7 +19,7 @@ import structlog
 from clockhand import errors
 from clockhand.domain import conditions, workerpool, workloads
 from clockhand.domain.workerpool_scale import Load
-from clockhand.engine import poolready, workforce
+from clockhand.engine import poolnews, poolready, workforce
 from clockhand.kube import objects
 from clockhand.kube import workloads as calls
 from clockhand.store import database, duties, installation, workerpools
@@ -54,12 +54,14 @@ class WorkerPools:
         api: objects.Objects,
         staff: workforce.Workforce,
         *,
+        news: poolnews.PoolNews,
         turn: asyncio.Lock,
         namespaces: Sequence[str] = (),
     ) -> None:
         self._db = db
         self._api = api
         self._staff = staff
+        self._news = news
         self._turn = turn
         self._namespaces = tuple(namespaces)
         self._loop = asyncio.get_running_loop()
@@ -153,6 +155,7 @@ class WorkerPools:
         deployments = await self._staff.look() if managed else {}
         uids = {pool.uid for pool in seen.pools.values()}
         self._staff.forget_others(uids)
+        self._news.forget_others(uids)
         self._shown_at = {uid: at for uid, at in self._shown_at.items() if uid in uids}
         unsettled = False
         for pool in seen.pools.values():
@@ -172,7 +175,9 @@ class WorkerPools:
             staff = workforce.faulty(deployment, pool.fault or "")
         else:
             staff = await self._staff.settle(pool, pool.spec, deployment, load if seen.steady else None)
-        shown = await self._show(pool, _status(pool, staff, loaded, now=seen.now))
+        told = _conditions(pool, staff, loaded, now=seen.now)
+        self._news.tell(pool, told, now=seen.now)
+        shown = await self._show(pool, _status(pool, staff, loaded, told))
         return not shown or staff.ready < staff.wanted or load is None or load.backlog > 0
 
     async def _show(self, pool: workerpool.Pool, status: Mapping[str, object]) -> bool:
@@ -224,22 +229,30 @@ def _offer(setup: workerpools.Setup | None) -> object:
     return None if setup is None else (setup.allowed_owners, setup.handlers)
 
 
-def _status(
+def _conditions(
     pool: workerpool.Pool, staff: workforce.Staff, loaded: workerpools.Loaded | None, *, now: datetime
-) -> Mapping[str, object]:
-    """The status to show."""
+) -> conditions.Stored:
     told = [staff.condition]
     uses_kafka = pool.spec is not None and pool.spec.dispatch is workerpool.Dispatch.KAFKA
     if loaded is not None and uses_kafka:
         told.append(_kafka(loaded.kafka_error))
     stored = pool.status.get("conditions")
-    merged = conditions.merge(
+    return conditions.merge(
         stored if isinstance(stored, list) else [],
         told,
         now=now,
         generation=pool.generation,
         dropped=() if uses_kafka else (conditions.KAFKA_REACHABLE,),
     )
+
+
+def _status(
+    pool: workerpool.Pool,
+    staff: workforce.Staff,
+    loaded: workerpools.Loaded | None,
+    told: conditions.Stored,
+) -> Mapping[str, object]:
+    """The status to show."""
     return {
         "replicas": staff.wanted,
         "readyReplicas": staff.ready,
@@ -248,7 +261,7 @@ def _status(
         "running": 0 if loaded is None else loaded.running,
         "selector": workloads.selector_of(pool),
         "observedGeneration": pool.generation,
-        "conditions": merged,
+        "conditions": told,
     }
 
 

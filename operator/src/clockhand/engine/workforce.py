@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from clockhand import errors
-from clockhand.domain import conditions, workerpool_scale, workloads
+from clockhand.domain import conditions, observed, outcome, workerpool_scale, workloads
 from clockhand.domain.workerpool import Pool, PoolSpec
 from clockhand.domain.workerpool_scale import Load, Scale
 from clockhand.kube import failures
@@ -92,7 +92,9 @@ class Workforce:
         if _is_stale(known, seen, digest, now=now):
             known = replace(await self._apply(pool, bodies, known), digest=digest, at=now)
         self._applied[pool.uid] = known
-        return Staff(scale.wanted, _ready(seen), known.trouble or _standing(scale.wanted, seen))
+        if known.trouble is None and _ready(seen) < scale.wanted:
+            return Staff(scale.wanted, _ready(seen), await self._late(pool, scale.wanted, seen))
+        return Staff(scale.wanted, _ready(seen), known.trouble or _at_work(scale.wanted, _ready(seen)))
 
     async def _apply(self, pool: Pool, bodies: Sequence[calls.Json], known: _Applied) -> _Applied:
         """A pool of which the API server takes nothing says so; whether it was reached at all is the caller's."""
@@ -109,6 +111,15 @@ class Workforce:
             return replace(known, trouble=_not_ready("TemplateInvalid", str(error)))
         log.info("pool_applied", pool=pool.key, workers=known.scale.wanted)
         return replace(known, generation=generation, trouble=None)
+
+    async def _late(self, pool: Pool, wanted: int, seen: calls.Deployment | None) -> conditions.Condition:
+        """Why workers are not ready, as far as their Deployment or one of them says so."""
+        told = () if seen is None else seen.status.conditions
+        why = next((one.message for one in told if one.type == "ReplicaFailure" and one.status == "True"), "")
+        if not why and seen is not None:
+            why = _trouble(await self._api.pods(pool.namespace, selector=workloads.selector_of(pool)))
+        said = f"{_ready(seen)} of {wanted} workers are ready" + (f": {why}" if why else "")
+        return _not_ready(conditions.WORKERS_NOT_READY, said)
 
     async def _let_go(self, pool: Pool, seen: calls.Deployment | None) -> Staff:
         """An external pool: what the operator kept for it before goes."""
@@ -135,16 +146,18 @@ def _ready(seen: calls.Deployment | None) -> int:
     return 0 if seen is None else seen.status.ready_replicas
 
 
-def _standing(wanted: int, seen: calls.Deployment | None) -> conditions.Condition:
-    """The Ready condition by what the Deployment says of itself."""
-    ready = _ready(seen)
-    if ready >= wanted:
-        said = f"{ready} of {wanted} workers are ready" if wanted else "no worker is wanted"
-        return conditions.Condition(conditions.READY, conditions.TRUE, "WorkersReady", said)
-    told = () if seen is None else seen.status.conditions
-    failed = next((one.message for one in told if one.type == "ReplicaFailure" and one.status == "True"), "")
-    said = f"{ready} of {wanted} workers are ready" + (f": {failed}" if failed else "")
-    return _not_ready("WorkersNotReady", said)
+def _at_work(wanted: int, ready: int) -> conditions.Condition:
+    said = f"{ready} of {wanted} workers are ready" if wanted else "no worker is wanted"
+    return conditions.Condition(conditions.READY, conditions.TRUE, "WorkersReady", said)
+
+
+def _trouble(pods: Sequence[observed.Pod]) -> str:
+    """What the first of the pods that cannot start waits for."""
+    for pod in sorted(pods, key=lambda pod: pod.metadata.name):
+        seen = outcome.classify(pod)
+        if isinstance(seen, outcome.Pending) and seen.reason:
+            return f"pod {pod.metadata.name} waits: {seen.reason}" + (f", {seen.message}" if seen.message else "")
+    return ""
 
 
 def _not_ready(reason: str, sentence: str) -> conditions.Condition:

@@ -8,6 +8,7 @@ import typing
 import msgspec
 
 from clockhand import errors
+from clockhand.domain import observed
 from clockhand.kube import client as clients
 
 _FIELD_MANAGER = "clockhand-pools"
@@ -22,6 +23,7 @@ _RESOURCES: collections.abc.Mapping[str, str] = {
     "PodDisruptionBudget": "apis/policy/v1/{where}poddisruptionbudgets",
 }
 KINDS = tuple(_RESOURCES)
+_SOME_PODS = 20
 
 Json = dict[str, typing.Any]
 
@@ -76,11 +78,16 @@ class _Deployments(msgspec.Struct, frozen=True):
     items: tuple[Deployment, ...] | None = None
 
 
+class _Pods(msgspec.Struct, frozen=True):
+    items: tuple[observed.Pod, ...] | None = None
+
+
 class _Object(msgspec.Struct, frozen=True):
     metadata: Meta
 
 
 _DEPLOYMENTS = msgspec.json.Decoder(_Deployments)
+_PODS = msgspec.json.Decoder(_Pods)
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
@@ -100,6 +107,12 @@ class Workloads:
             if not page.metadata.continue_:
                 return found
             query["continue"] = page.metadata.continue_
+
+    async def pods(self, namespace: str, *, selector: str) -> collections.abc.Sequence[observed.Pod]:
+        """Some of the pods that the selector finds, for what they say of all."""
+        query = {"labelSelector": selector, "limit": str(_SOME_PODS)}
+        path = f"/api/v1/namespaces/{clients.path_part(namespace)}/pods"
+        return _PODS.decode(await self._client.get(path, query=query)).items or ()
 
     async def apply(self, body: Json) -> int:
         """Makes the object what `body` says, and returns its generation; Conflict where it belongs to somebody else."""
