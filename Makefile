@@ -12,7 +12,7 @@ workers = --numprocesses=2 --dist=loadfile
 # a cluster of our own, unless KUBECONFIG names one
 cluster = $(if $(KUBECONFIG),,$(PY) -m tests.e2e.cluster up)
 
-.PHONY: help install lock demo demo-cluster kills test check unit helms integration clusters e2e e2e-real e2e-light e2e-kind e2e-chart e2e-standalone faults mutants bench cluster-up cluster-down generate fmt
+.PHONY: help install lock demo demo-cluster images kills test check unit helms integration clusters e2e e2e-real e2e-light e2e-kind e2e-chart e2e-standalone faults mutants bench cluster-up cluster-down generate fmt
 
 help: ## Say what there is to do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,8 @@ lock: install ## Lock the dependencies again, with hashes and no addresses
 	  --extra kafka --extra otel pyproject.toml -o requirements.lock
 	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group dev pyproject.toml -o requirements-dev.lock
+	.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --group images -o operator/requirements-build.lock
 
 check: install helms ## Lint, types, import borders, generated files, the chart
 	.venv/bin/ruff check .
@@ -85,6 +87,9 @@ mutants: install ## Take each guard away and see that the checks notice
 
 bench: install ## Measure, beside a baseline: SUITE=pods, list, ... or all
 	$(PY) -m benchmarks $(SUITE)
+
+images: install ## Build the images; prints their sizes, compressed and unpacked
+	$(PY) -m tests.e2e.cluster images
 
 cluster-up: install ## A real Kubernetes for tests; prints how to use it
 	$(PY) -m tests.e2e.cluster up

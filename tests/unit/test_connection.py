@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,3 +27,11 @@ async def test_a_name_that_leads_nowhere_is_a_mistake(tmp_path: Path) -> None:
     for kubeconfig, environment in ((missing, {}), (None, {"KUBECONFIG": missing})):
         with pytest.raises(errors.InvalidInput, match="cannot be used"):
             await connections.find_if_any(kubeconfig, environment)
+
+
+async def test_a_kubeconfig_needs_the_client_that_images_are_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.aio", None)
+    with pytest.raises(errors.InvalidInput, match=r"install clockhand\[kubeconfig\]"):
+        await connections.from_kubeconfig(str(tmp_path / "kubeconfig"))

@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     """Watched namespaces; empty means all of them."""
     kubeconfig: str | None = None
-    """A kubeconfig file; None means the service account of the pod."""
+    """A kubeconfig file, for which the extra `kubeconfig` is needed; None means the service account of the pod."""
     shard_lease: float = 10.0
     """How long a replica holds its shards without renewing; it renews at a third of that."""
     pod_launches: int = 64

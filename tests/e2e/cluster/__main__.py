@@ -1,4 +1,4 @@
-"""The commands behind `up`, `down`, `light-up` and `light-down`: the only place that reads a command line."""
+"""The commands behind `up`, `down`, `light-up`, `light-down` and `make images`: the only place that reads a command line."""
 
 from __future__ import annotations
 
@@ -31,9 +31,20 @@ def up(options: argparse.Namespace) -> int:
     return 0
 
 
+def build_images(_options: argparse.Namespace) -> int:
+    with binaries.locked("kind"):
+        engine.start()
+        images.build_all(offline=not _registry())
+    return 0
+
+
+def _registry() -> bool:
+    return not engine.is_ours() and node_image.registry_answers()
+
+
 def _up(options: argparse.Namespace) -> None:
     engine.start()
-    stock = options.stock or (not engine.is_ours() and node_image.registry_answers())
+    stock = options.stock or _registry()
     binaries.ensure(binaries.KIND_TOOLS)
     if not kind_cluster.exists():
         kind_cluster.create(node_image.pull_stock() if stock else node_image.build(), stock=stock)
@@ -103,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
             light_command.add_argument(
                 "--controller-manager-flags", default="", help="one string, split as a shell does"
             )
+    commands.add_parser("images").set_defaults(command=build_images)
     builder = commands.add_parser("build")
     builder.set_defaults(command=build)
     builder.add_argument("mode", choices=("helm", "light", "kind"))

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cluster import binaries, engine, steps
+from tests.e2e.cluster import binaries, engine, image_sizes, steps
 from tests.e2e.releases import kept
 
 ROOT = binaries.HERE.parents[2]
@@ -80,8 +80,7 @@ def build_all(*, offline: bool) -> Sequence[str]:
         wheels = _wheelhouse(build.root) if offline and not build.base else None
         with steps.step(f"image {build.tags[0]}"):
             _build(build, build.base or base, wheels, offline=offline)
-            size = int(steps.run(["docker", "image", "inspect", "--format={{.Size}}", build.tags[0]]))
-            steps.say(f"    {size / 1e6:.0f} MB")
+            steps.say(f"    {image_sizes.of(build.tags[0])}")
     if not offline:
         return TAGS
     steps.run(["docker", "tag", WORKLOAD, EXAMPLES_IMAGE])
@@ -90,7 +89,7 @@ def build_all(*, offline: bool) -> Sequence[str]:
 
 def make_base() -> str:
     """Debian with Python and nothing else, from packages."""
-    recipe = f"{SUITE} python3 python3-venv ca-certificates v1"
+    recipe = f"{SUITE} python3 python3-venv ca-certificates v2"
     tag = f"localhost:1/clockhand-python:{SUITE}-{hashlib.sha256(recipe.encode()).hexdigest()[:10]}"
     if steps.succeeds(["docker", "image", "inspect", tag]):
         return tag
@@ -103,7 +102,9 @@ def make_base() -> str:
         log = binaries.cache_root() / "log" / "base-image.log"
         steps.run(["debootstrap", "--variant=minbase", include, SUITE, tree, *mirror], log=log)
         clean = (
-            'rm -rf "$0"/var/cache/apt/* "$0"/var/lib/apt/lists/* "$0"/usr/share/{doc,man,locale,info}/* "$0"/var/log/*'
+            'rm -rf "$0"/var/cache/apt/* "$0"/var/lib/apt/lists/* "$0"/usr/share/{man,locale,info}/* "$0"/var/log/*'
+            # licences stay: they have to, and the bill of materials is made from them
+            ' && find "$0"/usr/share/doc -type f ! -name copyright -delete && find "$0"/usr/share/doc -type d -empty -delete'
         )
         steps.run(["bash", "-c", clean, tree])
         steps.run(["bash", "-c", f'tar -C "$0" -c . | docker import --change \'CMD ["python3"]\' - {tag}', tree])

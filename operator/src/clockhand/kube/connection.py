@@ -114,8 +114,11 @@ def in_cluster(
 
 async def from_kubeconfig(path: str, *, context: str | None = None, allow_insecure: bool = False) -> Connection:
     """The cluster and user of `path` (which may be a list of files, as `KUBECONFIG` is)."""
-    from kubernetes.aio import client, config  # heavy, and not needed in a cluster
-
+    try:
+        from kubernetes.aio import client, config  # heavy, and not needed in a cluster
+    except ImportError as error:
+        message = "no kubeconfig can be read without the Kubernetes client: install clockhand[kubeconfig]"
+        raise errors.InvalidInput("kubeconfig", message) from error
     settings = client.Configuration()
 
     async def load() -> str:
