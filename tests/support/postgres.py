@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.support import guard, ports
@@ -106,6 +107,11 @@ class PostgresServer:
         """One statement outside a transaction."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def rows(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """What a statement gives."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            return connection.execute(statement.encode()).fetchall()
 
     def new_database(self, *, template: str = "template0") -> str:
         """Creates a database from `template`; returns its name."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+from collections.abc import Sequence
+from datetime import timedelta
+
 import click
 
-from clockhand import config
-from clockhand.store import database, installation, migrations, partitions
+from clockhand import config, errors
+from clockhand.store import database, doctor, installation, migrations, partitions
+
+_SILENT = timedelta(seconds=60)
+"""Longer than any fail-over takes."""
 
 
 async def run(settings: config.Settings, *, check: bool, after: bool, restored: bool) -> None:
@@ -14,9 +21,10 @@ async def run(settings: config.Settings, *, check: bool, after: bool, restored: 
     await db.open()
     try:
         if check:
-            await migrations.check(db)
-            click.echo("the schema fits this release")
+            _tell(await migrations.check(db))
             return
+        if after and await migrations.is_there(db):
+            await _refuse_beside_others(db)
         for name in await migrations.apply(db, after=after):
             click.echo(f"applied {name}")
         async with db.transaction() as connection:
@@ -24,6 +32,24 @@ async def run(settings: config.Settings, *, check: bool, after: bool, restored: 
             await partitions.ensure_window(connection, now=now, retention_days=settings.retention_days)
             if restored:
                 click.echo(f"epoch {await installation.settle_epoch(connection, restored=True)}")
-        click.echo("the schema fits this release")
+        _tell(await migrations.check(db))
     finally:
         await db.close()
+
+
+def _tell(to_come: Sequence[str]) -> None:
+    for name in to_come:
+        click.echo(f"{name} is to come: `clockhand migrate --after`, once nobody wants an older release back")
+    click.echo("the schema fits this release")
+
+
+async def _refuse_beside_others(db: database.Database) -> None:
+    """What ends a release is not for a database on which one still works."""
+    async with db.transaction() as connection:
+        now = await database.now(connection)
+        rows = await doctor.some(connection, "replicas")
+    mine = importlib.metadata.version("clockhand")
+    live = [row for row in rows if now - row.last_seen <= _SILENT]
+    others = [f"{row.replica} ({row.release or 'unknown'})" for row in live if row.release != mine]
+    if others:
+        raise errors.Conflict(f"processes of other releases than {mine} work on the database: {', '.join(others)}")

@@ -29,10 +29,11 @@ _SOON = timedelta(days=7)
 async def schema(patient: Patient) -> Finding:
     """The tables are those of this release."""
     try:
-        await migrations.check(patient.db)
+        to_come = await migrations.check(patient.db)
     except errors.SchemaMismatch as error:
         return findings.error(str(error), "run `clockhand migrate` of the release that is to run")
-    return findings.ok("the schema fits this release")
+    waits = f", and {' and '.join(to_come)} of it may come by `clockhand migrate --after`" if to_come else ""
+    return findings.ok(f"the schema fits this release{waits}")
 
 
 async def clock(patient: Patient) -> Finding:

@@ -1,9 +1,9 @@
 """Applies the numbered SQL files of this folder, one transaction each, one process at a time.
 
 A file is named `NNNN_<before|after>_<what>.sql`. *before* files may run while the previous release is live, and that
-release goes on working with them; *after* files come once it is gone. Applied files are recorded with their checksum, so
-that an edited file is noticed, and a database that a newer release has left for good is refused by name instead of by a
-strange error later.
+release goes on working with them; *after* files come once it is gone. An empty database has no previous release: it gets
+all of them at once. Applied files are recorded with their checksum, so that an edited file is noticed, and a database that
+a newer release has left for good is refused by name instead of by a strange error later.
 """
 
 from __future__ import annotations
@@ -69,30 +69,45 @@ async def apply(db: database.Database, *, after: bool = False) -> Sequence[str]:
             await connection.execute(_LOCK)
             await connection.execute("SET LOCAL lock_timeout = '5s'")
             await connection.execute(_LEDGER)
-            missing = _missing(await _recorded(connection))
+            recorded = await _recorded(connection)
+            missing = _missing(recorded)
             pending = missing if after else _first_phase(missing)
-            if not pending:
+            if recorded and not pending:
+                _refuse_what_is_blocked(missing)
                 return applied
-            await connection.execute(pending[0].sql)
-            await connection.execute(
-                "INSERT INTO schema_migrations (number, name, checksum) VALUES (%s, %s, %s)",
-                (pending[0].number, pending[0].name, pending[0].checksum),
-            )
-        applied.append(pending[0].name)
+            step = pending[:1] if recorded else missing
+            for migration in step:
+                await connection.execute(migration.sql)
+                await connection.execute(
+                    "INSERT INTO schema_migrations (number, name, checksum) VALUES (%s, %s, %s)",
+                    (migration.number, migration.name, migration.checksum),
+                )
+        applied += [migration.name for migration in step]
 
 
-async def check(db: database.Database) -> None:
-    """Raises SchemaMismatch unless this release can work on the database.
+async def check(db: database.Database) -> Sequence[str]:
+    """Raises SchemaMismatch unless this release can work on the database; returns its *after* files that are still to come.
 
     It needs its own *before* files, and may meet those of the next release, which are made for it to go on.
     """
+    missing = _missing(await _applied(db))
+    pending = _first_phase(missing)
+    if pending:
+        raise errors.SchemaMismatch(f"the database lacks {pending[0].name}: run `clockhand migrate`")
+    _refuse_what_is_blocked(missing)
+    return [migration.name for migration in missing]
+
+
+async def is_there(db: database.Database) -> bool:
+    """Whether the database has a schema at all, of whatever release."""
+    return bool(await _applied(db))
+
+
+async def _applied(db: database.Database) -> dict[int, tuple[str, str]]:
     async with db.transaction() as connection:
         cursor = await connection.execute("SELECT to_regclass('schema_migrations') IS NOT NULL AS there")
         row = await cursor.fetchone()
-        recorded = await _recorded(connection) if row and row.there else {}
-    pending = _first_phase(_missing(recorded))
-    if pending:
-        raise errors.SchemaMismatch(f"the database lacks {pending[0].name}: run `clockhand migrate`")
+        return await _recorded(connection) if row and row.there else {}
 
 
 async def _recorded(connection: database.Connection) -> dict[int, tuple[str, str]]:
@@ -103,6 +118,16 @@ async def _recorded(connection: database.Connection) -> dict[int, tuple[str, str
 def _first_phase(missing: Sequence[Migration]) -> Sequence[Migration]:
     """Those that may be applied while the previous release is live: up to the first that ends it."""
     return list(itertools.takewhile(lambda migration: migration.phase == "before", missing))
+
+
+def _refuse_what_is_blocked(missing: Sequence[Migration]) -> None:
+    """What comes first may end the release that runs now, or only one before it: that one knows, and this one does not."""
+    blocked = next((migration for migration in missing if migration.phase == "before"), None)
+    if blocked is not None:
+        raise errors.SchemaMismatch(
+            f"the database lacks {blocked.name}, and {missing[0].name} comes before it: run `clockhand migrate --after` "
+            "of the release that runs now, then `clockhand migrate` of this one"
+        )
 
 
 def _missing(recorded: dict[int, tuple[str, str]]) -> Sequence[Migration]:
