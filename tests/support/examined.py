@@ -31,7 +31,7 @@ async def patient_of(
     later: timedelta = NO_TIME,
     **changes: Any,
 ) -> Patient:
-    """The installation `later` than it is."""
+    """The installation `later` than it is; the processes of its cluster are on this host."""
     async with db.transaction() as connection:
         found = await installation.clock(connection)
     now = found.stored.time_at(found.shows)
@@ -43,6 +43,7 @@ async def patient_of(
         now=now + later,
         clock=found.shows + later,
         here=lambda: datetime.now(UTC) + later,
+        reach=lambda _: "127.0.0.1",
     )
 
 

@@ -14,7 +14,7 @@ SOUND = frozenset(
     {
         *("database", "durability", "standby", "timeouts", "autovacuum", "schema", "connections", "clock", "epoch"),
         *("table-settings", "partitions", "kept", "limits", "replicas", "shards", "changes", "conflicts"),
-        *("kubernetes", "rights", "definitions", "runs-api", "certificates", "admission"),
+        *("kubernetes", "rights", "definitions", "runs-api", "certificates", "served-certificate", "admission"),
         *("objects-without-job", "jobs-without-object", "runs-without-pod", "pods-without-run"),
     }
 )

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.support import examined, jobs, light, objects, ports, postgres
 from tests.support.kubectl import Kubectl, wait_for
 
 from clockhand.admin.doctor import contradictions
-from clockhand.api.runs import certificates
+from clockhand.api.runs import certificates, listener
 from clockhand.domain import ids, observed, pods
 from clockhand.domain.findings import Finding, Verdict
 from clockhand.domain.states import RunKind
 from clockhand.domain.states import RunState as S
+from clockhand.kube import aggregation
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.store import audits, database
@@ -110,7 +112,7 @@ async def test_rights(
         kubectl.run("apply", "-f", str(ROOT / "deploy/operator-rights.yaml"))
     async with as_account(cluster, tmp_path, "clockhand-api") as other:
         assert "none of the operator's rights" in (await look(db, server, other, "rights")).sentence
-        for name in ("definitions", "runs-api", "certificates", "admission"):
+        for name in ("definitions", "runs-api", "certificates", "served-certificate", "admission"):
             skipped = await look(db, server, other, name)
             assert (skipped.verdict, "may not look" in skipped.sentence) == (Verdict.SKIPPED, True), name
 
@@ -200,6 +202,47 @@ async def test_certificates(
     assert (found.verdict, found.samples[0].partition(",")[0]) == (Verdict.ERROR, str(file))
     file.write_text("none")
     assert "holds no certificate" in (await with_bundle(serving.ca, runs_tls_cert=str(file))).sentence
+
+
+async def test_the_certificate_that_is_served(
+    db: database.Database, server: postgres.PostgresServer, cluster: light.LightCluster, operator: clients.Client
+) -> None:
+    """By the listener of the runs API, under whatever authority and name."""
+    kubectl, now = Kubectl(cluster.kubeconfig), datetime.datetime.now(datetime.UTC)
+    host = "clockhand-runs.clockhand-system.svc"
+    good, _ = certificates.issue((host,), now)
+    stranger, _ = certificates.issue((host,), now)
+    misnamed, _ = certificates.issue(("localhost",), now)
+    expired, _ = certificates.issue((host,), now - 2 * certificates.LEAF_LIFE)
+    front = aggregation.FrontProxy(good.ca.decode(), (), ("X-Remote-User",), ("X-Remote-Group",), ())
+    serving = listener.Listener(web.Application(), port=0, host="127.0.0.1")
+
+    async def found(shown: certificates.Serving, bundle: bytes, **changes: Any) -> Finding:
+        await serving.present(shown)
+        service = {"name": "clockhand-runs", "namespace": "clockhand-system", "port": serving.port}
+        patch = {"spec": {"service": service, "caBundle": base64.b64encode(bundle).decode()}}
+        kubectl.run("patch", "apiservice", "v1alpha1.runs.clockhand.dev", "--type=merge", "-p", json.dumps(patch))
+        return await look(db, server, operator, "served-certificate", **changes)
+
+    await serving.present(good)
+    await serving.believe(front)
+    try:
+        assert (await found(good, good.ca)).verdict is Verdict.OK
+        soon = await found(good, good.ca, later=certificates.LEAF_LIFE - datetime.timedelta(days=7))
+        assert (soon.verdict, soon.sentence[:13]) == (Verdict.WARNING, "it expires at")
+        for shown, bundle, said, advice in (
+            (good, stranger.ca, "refuses the certificate", "into spec.caBundle"),
+            (misnamed, misnamed.ca, f"not valid for '{host}'", f"issue it for {host}"),
+            (expired, expired.ca, "has expired", "renews its own"),
+        ):
+            amiss = await found(shown, bundle)
+            assert (amiss.verdict, said in amiss.sentence, advice in amiss.advice) == (Verdict.ERROR, True, True), amiss
+        await serving.close()
+        away = await look(db, server, operator, "served-certificate")
+        assert (away.verdict, "cannot be reached from here" in away.sentence) == (Verdict.SKIPPED, True)
+    finally:
+        await serving.close()
+        kubectl.run("apply", "-f", str(ROOT / "deploy/apiservice.yaml"))
 
 
 async def test_admission(

@@ -19,7 +19,7 @@ from clockhand.domain.findings import Finding, counted
 from clockhand.kube import access, failures, installed
 
 RESOURCES = (crd.RESOURCE, workerpool_crd.RESOURCE, jobclass_crd.RESOURCE)
-_SOON = timedelta(days=14)
+SOON = timedelta(days=14)
 """Certificates that we make are renewed 30 days before their end."""
 _CALLS_AT_ONCE = 8
 
@@ -113,11 +113,11 @@ async def certificates(patient: Patient) -> Finding:
         ends.append((certificate.not_valid_after_utc, what))
     if not ends:
         return findings.skipped("there is no certificate to look at")
-    soon = [f"{what}, at {instants.rfc3339(at)}" for at, what in sorted(ends) if at < patient.here() + _SOON]
+    soon = [f"{what}, at {instants.rfc3339(at)}" for at, what in sorted(ends) if at < patient.here() + SOON]
     if any(at < patient.here() for at, _ in ends):
-        return findings.error("a certificate has expired", _RENEWAL, soon)
+        return findings.error("a certificate has expired", RENEWAL, soon)
     if soon:
-        return findings.warning("a certificate expires within two weeks", _RENEWAL, soon)
+        return findings.warning("a certificate expires within two weeks", RENEWAL, soon)
     return findings.ok(f"the first one ends at {instants.rfc3339(min(ends)[0])}")
 
 
@@ -145,7 +145,7 @@ async def admission(patient: Patient) -> Finding:
     return findings.ok("authors of pod templates are checked")
 
 
-_RENEWAL = "see that `clockhand api --runs` runs, which renews its own; one that you give it is yours to renew"
+RENEWAL = "see that `clockhand api --runs` runs, which renews its own; one that you give it is yours to renew"
 
 
 async def _authority(patient: Patient) -> Sequence[tuple[str, x509.Certificate | None]]:

@@ -30,6 +30,8 @@ class Patient:
     """What the database's clock shows: `now`, and any step of it that nobody has confirmed."""
     here: Callable[[], datetime]
     """What this host's clock shows."""
+    reach: Callable[[str], str] = str
+    """Where a host of the cluster is: its name says it to whoever has the cluster's resolver."""
 
     @property
     def api(self) -> clients.Client:

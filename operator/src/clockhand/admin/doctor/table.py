@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from clockhand.admin.doctor import cluster, contradictions, server, upkeep, work
+from clockhand.admin.doctor import cluster, contradictions, server, serving, upkeep, work
 from clockhand.admin.doctor.patient import Patient
 from clockhand.domain.findings import Finding
 
@@ -80,6 +80,7 @@ CHECKS: Sequence[Check] = (
     Check("definitions", cluster.definitions, _CLUSTER),
     Check("runs-api", cluster.runs_api, _CLUSTER),
     Check("certificates", cluster.certificates, _CLUSTER),
+    Check("served-certificate", serving.certificate, _CLUSTER),
     Check("admission", cluster.admission, _CLUSTER),
     Check("objects-without-job", contradictions.objects_without_job, _BOTH),
     Check("jobs-without-object", contradictions.jobs_without_object, _BOTH),
