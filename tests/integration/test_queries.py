@@ -542,6 +542,9 @@ async def _compared(scene: Scene) -> None:
     for owners in (None, ["k8s/team-60", "k8s/team-61"]):
         assert len(await mirroring.page(scene.connection, after=after, owners=owners, size=BATCH)) == BATCH
     assert len(await mirroring.firing_page(scene.connection, after=after, size=BATCH)) == BATCH
+    newest = await mirroring.last_spec_before(scene.connection, scene.soon)
+    await scene.raw.execute("UPDATE job_specs SET template_hash = '1' WHERE spec_id > %s", (newest - BATCH,))
+    assert (await mirroring.unchecked_page(scene.connection, after=newest - BATCH, size=BATCH))[0] == newest
 
 
 async def _rest_jobs(scene: Scene) -> None:

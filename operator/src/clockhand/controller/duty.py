@@ -115,8 +115,9 @@ class MirrorDuty:
             try:
                 asked = time.monotonic()
                 async with self._db.transaction() as connection:
-                    await duties.renew(connection, held, lease=self._lease)
+                    newest = await duties.renew(connection, held, lease=self._lease)
                 renewed = asked
+                self._parts.templates.heard(newest)
             except errors.Stale:
                 raise
             except errors.ClockhandError as error:

@@ -2,6 +2,9 @@
 
 A template that the API server calls invalid stops its job, with the server's own words in the condition. Any other
 refusal (quota, PodSecurity, a webhook) may pass by the time a run is due and counts only there.
+
+Whoever stores what is read of objects brings their templates. Those of jobs made over REST are looked for among the newest
+specs, while there are new ones.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -26,6 +31,9 @@ log = structlog.get_logger(__name__)
 PER_SECOND = 5.0
 _REMEMBERED = 8_192
 _STORED_AT_ONCE = 500
+_LOOKED_AT_ONCE = 1_000
+_LONGEST_WRITE = 15.0
+"""Seconds after which a transaction that had stored a spec has ended, one way or the other."""
 _HASH_TEXT = 12
 _FIELD = "spec.template"
 
@@ -53,6 +61,10 @@ class Templates:
         self._pending: collections.OrderedDict[_Key, set[UUID]] = collections.OrderedDict()
         self._verdicts: collections.OrderedDict[_Key, Verdict] = collections.OrderedDict()
         self._filled = asyncio.Event()
+        self._newest = 0
+        self._look_until = 0.0
+        self._looked_at = 0.0
+        self._look = False
 
     def verdict(self, reading: declared.Reading) -> Verdict | None:
         """What is known of the template of `reading`; None where it must be asked."""
@@ -68,10 +80,21 @@ class Templates:
 
     async def load(self) -> None:
         """Queues every stored template without a verdict: those that a lost holder did not come to."""
+        self._looked_at = time.monotonic()
+        self._look_until = self._looked_at + _LONGEST_WRITE
         async with self._db.transaction() as connection:
             found = await mirroring.unchecked(connection)
         for one in found:
             self._queue((one.owner, one.template_hash), one.job_ids)
+
+    def heard(self, newest_spec: int) -> None:
+        """Wants a look at new specs where there are any by now, or one with a lower number may have come after it."""
+        now = time.monotonic()
+        if newest_spec != self._newest:
+            self._newest, self._look_until = newest_spec, now + _LONGEST_WRITE
+        if now < self._look_until:
+            self._look = True
+            self._filled.set()
 
     async def run(self, held: duties.Held) -> None:
         """Checks what waits, at most five a second, until cancelled or stale."""
@@ -88,17 +111,35 @@ class Templates:
 
     async def check_once(self, held: duties.Held) -> bool:
         """Asks about one template and stores the verdict; False where none waits."""
+        if self._look:
+            await self._look_around()
         if not self._pending:
+            self._rest()
             return False
         key, job_ids = self._pending.popitem(last=False)
-        if not self._pending:
-            self._filled.clear()
+        self._rest()
         try:
             await self._check(held, key, sorted(job_ids))
         except BaseException:
             self._queue(key, job_ids)
             raise
         return True
+
+    async def _look_around(self) -> None:
+        """Queues templates of REST that were stored since the last look."""
+        looked_at, self._look = time.monotonic(), False
+        passed = timedelta(seconds=looked_at - self._looked_at + 3 * _LONGEST_WRITE)
+        async with self._db.transaction() as connection:
+            last: int | None = await mirroring.last_spec_before(connection, await database.now(connection) - passed)
+            while last is not None:
+                last, found = await mirroring.unchecked_page(connection, after=last, size=_LOOKED_AT_ONCE)
+                for one in found:
+                    self._queue((one.owner, one.template_hash), one.job_ids)
+        self._looked_at = looked_at
+
+    def _rest(self) -> None:
+        if not (self._pending or self._look):
+            self._filled.clear()
 
     def _queue(self, key: _Key, job_ids: Iterable[UUID]) -> None:
         self._pending.setdefault(key, set()).update(job_ids)

@@ -31,11 +31,12 @@ async def take(connection: database.Connection, duty: str, *, replica: str, leas
     return Held(duty, replica, row.generation) if row else None
 
 
-async def renew(connection: database.Connection, held: Held, *, lease: timedelta) -> None:
-    """Keeps the duty for another `lease`; raises Stale where another replica has it."""
-    renewed = await database.execute(connection, "duties.renew", {**_parameters(held), "lease": lease})
-    if not renewed:
+async def renew(connection: database.Connection, held: Held, *, lease: timedelta) -> int:
+    """Keeps the duty for another `lease`; raises Stale where another replica has it. Returns the newest spec there is."""
+    renewed = await database.fetch_one(connection, "duties.renew", {**_parameters(held), "lease": lease})
+    if renewed is None:
         raise errors.Stale(f"the duty {held.duty} has another holder")
+    return renewed.newest_spec or 0
 
 
 async def resign(connection: database.Connection, held: Held) -> None:

@@ -314,6 +314,23 @@ async def unchecked(connection: database.Connection) -> Sequence[Unchecked]:
     return [Unchecked(row.owner, row.template_hash, row.job_ids) for row in rows]
 
 
+async def last_spec_before(connection: database.Connection, before: datetime) -> int:
+    """The newest spec that was stored before then: later ones have higher numbers, but for a transaction's length."""
+    row = await database.fetch_one(connection, "mirroring.last_spec_before", {"before": before})
+    return row.spec_id if row else 0
+
+
+async def unchecked_page(
+    connection: database.Connection, *, after: int, size: int
+) -> tuple[int | None, Sequence[Unchecked]]:
+    """The last of the next specs with a template, None where there is none after `after`; and those without a verdict
+    that jobs have which were made over REST.
+    """
+    rows = await database.fetch(connection, "mirroring.unchecked_page", {"after": after, "size": size})
+    found = [Unchecked(row.owner, row.template_hash, [row.job_id]) for row in rows if row.job_id is not None]
+    return (rows[-1].spec_id if rows else None), found
+
+
 async def template_of(
     connection: database.Connection, job_ids: Iterable[UUID], *, template_hash: bytes
 ) -> tuple[str, str] | None:

@@ -7,11 +7,13 @@ WHERE duty = %(duty)s AND (holder IS NULL OR expires_at <= installed.time)
 RETURNING generation;
 
 -- name: renew
--- Also after the lease ran out, as long as nobody took the duty over.
+-- Also after the lease ran out, as long as nobody took the duty over. Whoever mirrors learns with it whether there are
+-- new specs, so that an idle one need not ask.
 UPDATE duty_leases
 SET expires_at = installed.time + %(lease)s
 FROM (SELECT now() - coalesce(clock_step, '0') AS time FROM installation) AS installed
-WHERE duty = %(duty)s AND holder = %(replica)s AND generation = %(generation)s;
+WHERE duty = %(duty)s AND holder = %(replica)s AND generation = %(generation)s
+RETURNING (SELECT max(spec_id) FROM job_specs) AS newest_spec;
 
 -- name: resign
 UPDATE duty_leases

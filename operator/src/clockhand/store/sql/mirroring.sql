@@ -140,6 +140,25 @@ WHERE j.deleted_at IS NULL AND j.parked IS NULL AND s.template_hash IS NOT NULL
   AND NOT t.conditions @> '[{"type": "TemplateValid"}]'
 GROUP BY j.owner, s.template_hash;
 
+-- name: last_spec_before
+SELECT spec_id FROM job_specs WHERE stored_at < %(before)s ORDER BY spec_id DESC LIMIT 1;
+
+-- name: unchecked_page
+-- The same of jobs made over REST, among the next specs with a template; and where the page ends.
+WITH page AS MATERIALIZED (
+    SELECT spec_id, job_id, template_hash
+    FROM job_specs
+    WHERE template_hash IS NOT NULL AND spec_id > %(after)s
+    ORDER BY spec_id
+    LIMIT %(size)s)
+SELECT page.spec_id, wanting.owner, page.template_hash, wanting.job_id
+FROM page LEFT JOIN LATERAL (
+    SELECT j.owner, j.job_id
+    FROM jobs j JOIN job_status t USING (job_id)
+    WHERE j.job_id = page.job_id AND j.spec_id = page.spec_id AND NOT j.declared AND j.deleted_at IS NULL
+      AND j.parked IS NULL AND NOT t.conditions @> '[{"type": "TemplateValid"}]') AS wanting ON true
+ORDER BY page.spec_id;
+
 -- name: template_of
 -- One of the jobs that still have this template, and the template.
 SELECT j.job_id, j.name, s.template::text AS template
