@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import jobs, light, objects
+from tests.support import jobs, light, objects, statements
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand import errors
@@ -237,6 +237,25 @@ async def test_a_pass_that_finds_all_as_it_should_be_writes_nothing(tended: Tend
     assert await tended.once() == workerpools.EVERY_SECONDS
     assert versions() == before
     assert await tended.row() == row
+
+
+async def test_where_there_are_no_pools_the_database_is_not_asked(
+    tended: Tended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tended.once()
+    sent = statements.named(monkeypatch)
+    assert await tended.once() == workerpools.EVERY_SECONDS
+    assert sent == []
+    await tended.apply()
+    await tended.once()
+    assert await tended.row()
+    tended.kubectl.run("delete", "wpool", "mailers", "--wait=true")
+    await tended.once()
+    assert (await tended.row()).deleted_at is not None
+    sent.clear()
+    await tended.once()
+    await tended.once()
+    assert sent.count("workerpools.all") == 1
 
 
 async def test_what_somebody_changes_or_deletes_is_put_right(tended: Tended) -> None:

@@ -67,6 +67,9 @@ class WorkerPools:
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
         self._served: int | None = None  # the generation of the duty under which a pass was made
+        self._bare: int | None = (
+            None  # that under which the last pass found neither pools nor rows: nobody else makes rows
+        )
         self._shown_at: dict[UUID, float] = {}
 
     def nudge(self) -> None:
@@ -87,12 +90,13 @@ class WorkerPools:
             # what this process knew when it had the duty before is old
             self._staff.forget_others(())
         found = await self._list()
-        if found is None:
+        if found is None or (not found and self._bare == held.generation):
             return EVERY_SECONDS
         seen = await self._load(found)
         changed = await self._store(held, seen)
         await self._tell(held, changed)
         self._served = held.generation
+        self._bare = None if found or seen.stored else held.generation
         return await self._settle(seen)
 
     async def _list(self) -> Pools | None:
