@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,12 +60,20 @@ class Release:
     def make_namespace(self) -> None:
         self.kubectl.create_namespace(helm.NAMESPACE, labels=RESTRICTED)
 
-    def install(self, values: Mapping[str, Any]) -> None:
-        """Returns when everything is ready."""
-        self._put("install", values)
+    def give_secret(self, url: str) -> None:
+        self.own.run("create", "secret", "generic", "clockhand-database", f"--from-literal=url={url}")
 
-    def upgrade(self, values: Mapping[str, Any]) -> None:
-        self._put("upgrade", values)
+    def install(self, values: Mapping[str, Any], *, chart: Path = helm.CHART) -> None:
+        """Returns when everything is ready."""
+        self._put("install", str(chart), "--wait", values=values)
+
+    def upgrade(self, values: Mapping[str, Any], *, wait: bool = True) -> None:
+        """Without `wait` it returns when everything has been told to the cluster."""
+        self._put("upgrade", str(helm.CHART), *(["--wait"] if wait else []), values=values)
+
+    def roll_back(self, revision: int) -> None:
+        """Returns when everything has been told to the cluster."""
+        self._put("rollback", str(revision))
 
     def test(self) -> str:
         """`helm test`: what it printed."""
@@ -93,13 +102,23 @@ class Release:
         logs = self.own.call("logs", "--selector", OF_THE_RELEASE, "--all-containers", "--tail=15", "--prefix")
         return f"{pods}\n{events.out[-3000:]}\n{logs.out[-6000:]}"
 
-    def _put(self, verb: str, values: Mapping[str, Any]) -> None:
+    def _put(self, verb: str, *arguments: str, values: Mapping[str, Any] | None = None) -> None:
         try:
-            self.helm.run(verb, helm.RELEASE, str(helm.CHART), "--wait", _MINUTES, values=values)
+            self.helm.run(verb, helm.RELEASE, *arguments, _MINUTES, values=values)
         except helm.HelmError as error:
             raise helm.HelmError(f"{error}\n{self.trouble()}") from error
-        if values.get("runs", {}).get("enabled", True):
+        if values is None or values.get("runs", {}).get("enabled", True):
             installation.wait_until_served(self.kubectl)
+
+
+def database_in(there: Kubectl) -> str:
+    """The URL of a server that is no part of the release: the chart's own one, elsewhere."""
+    made = helm.Helm("helm4", namespace=there.namespace).template(DEMO)
+    part = "app.kubernetes.io/component"
+    there.apply(*(thing for thing in made if thing["metadata"]["labels"].get(part) == "postgres"))
+    there.run("rollout", "status", "statefulset/clockhand-postgres", "--timeout=180s", seconds=190)
+    password = base64.b64decode(there.get("secret", "clockhand-database")["data"]["password"]).decode()
+    return f"postgresql://clockhand:{password}@clockhand-postgres.{there.namespace}/clockhand"
 
 
 def require_a_cluster() -> Path:

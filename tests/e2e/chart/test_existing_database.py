@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,23 +17,9 @@ UPGRADED = {**VALUES, "logFormat": "text"}
 def one(kubeconfig: Path, namespace: Callable[[str], Kubectl]) -> release.Release:
     made = release.Release("helm3", kubeconfig)
     made.make_namespace()
-    give_secret(made, database_in(namespace("database")))
+    made.give_secret(release.database_in(namespace("database")))
     made.install(VALUES)
     return made
-
-
-def database_in(there: Kubectl) -> str:
-    """The URL of a server that is no part of the release: the chart's own one, elsewhere."""
-    made = helm.Helm("helm4", namespace=there.namespace).template(release.DEMO)
-    part = "app.kubernetes.io/component"
-    there.apply(*(thing for thing in made if thing["metadata"]["labels"].get(part) == "postgres"))
-    there.run("rollout", "status", "statefulset/clockhand-postgres", "--timeout=180s", seconds=190)
-    password = base64.b64decode(there.get("secret", "clockhand-database")["data"]["password"]).decode()
-    return f"postgresql://clockhand:{password}@clockhand-postgres.{there.namespace}/clockhand"
-
-
-def give_secret(one: release.Release, url: str) -> None:
-    one.own.run("create", "secret", "generic", "clockhand-database", f"--from-literal=url={url}")
 
 
 def test_helm_test_passes(one: release.Release) -> None:
