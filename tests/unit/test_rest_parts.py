@@ -96,6 +96,25 @@ async def test_there_is_less_room_while_the_loop_comes_round_late() -> None:
             await places.look("rest/a")
 
 
+async def test_how_late_the_loop_is_is_seldom_looked_at_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    places, pauses = room.Room(1), list[float]()
+
+    async def rest(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    async with places.place("rest/a"):
+        with pytest.raises(asyncio.CancelledError):
+            await places.heed()
+        assert max(pauses) <= 0.02
+    pauses.clear()
+    with pytest.raises(asyncio.CancelledError):
+        await places.heed()
+    assert min(pauses) >= 0.2
+
+
 async def test_who_finds_no_place_hears_of_it_after_a_moment_unless_too_many_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

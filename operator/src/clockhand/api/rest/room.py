@@ -22,6 +22,8 @@ LATE_SECONDS = 0.04
 LEAST_PLACES = 8
 """However late it does."""
 _LOOK_EVERY = 0.02
+_LOOK_IDLE = 0.2
+"""While nobody asks: often enough for who comes to a late loop, and next to nothing for one that rests."""
 _LESS = 0.8
 BIG_BODIES = 8
 """Bodies beyond the usual size that are held in memory at a time."""
@@ -46,8 +48,9 @@ class Room:
         """Looks for good how late the loop comes round."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LOOK_EVERY
-            await asyncio.sleep(_LOOK_EVERY)
+            pause = _LOOK_EVERY if self._places.any_taken else _LOOK_IDLE
+            due = loop.time() + pause
+            await asyncio.sleep(pause)
             self.adapt(loop.time() - due)
 
     def adapt(self, late: float) -> None:
@@ -93,6 +96,10 @@ class _Places:
     def __init__(self, most: int) -> None:
         self._full = self._most = most
         self._taken: collections.Counter[str] = collections.Counter()
+
+    @property
+    def any_taken(self) -> bool:
+        return bool(self._taken)
 
     def adapt(self, *, grows: bool) -> None:
         if grows:
