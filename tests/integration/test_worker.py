@@ -271,6 +271,35 @@ async def test_a_run_that_cannot_be_renewed_is_ended_before_its_lease(
         await worker.until(lambda effects: effects[-1] == "wait-00000 2 done")
 
 
+async def test_who_asks_before_its_effect_waits_for_an_api_that_comes_back(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    await short_leases(db, seconds=60)
+    name = await queued(db, "careful")
+    async with through_a_wire(api, secret, tmp_path) as (wire, worker):
+        await worker.until(lambda effects: effects == ["careful-00000 1 begun"])
+        wire.cut()
+        worker.tell("go")
+        await worker_process.until(lambda: worker.log().count("heartbeat_failed") >= 2)
+        wire.mend()
+        assert (await ended(db, name))[name][:3] == ("Succeeded", None, 1)
+
+
+async def test_who_asks_before_its_effect_does_nothing_once_its_lease_is_lost(
+    db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
+) -> None:
+    await short_leases(db, seconds=10)
+    name = await queued(db, "careful", retry=spec.Retry(backoff=spec.Backoff(initial_seconds=1)))
+    async with through_a_wire(api, secret, tmp_path) as (wire, worker):
+        await worker.until(lambda effects: effects == ["careful-00000 1 begun"])
+        wire.cut()
+        worker.tell("go")
+        await until_logged(worker, "lease_lost")
+        wire.mend()
+        assert (await ended(db, name))[name][:3] == ("Succeeded", None, 2)
+    assert worker.effects() == ["careful-00000 1 begun", "careful-00000 2 begun", "careful-00000 2 done"]
+
+
 async def test_a_worker_that_was_frozen_past_its_lease_does_nothing_more(
     db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
 ) -> None:

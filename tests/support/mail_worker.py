@@ -42,6 +42,16 @@ def in_thread(run: Run) -> str:
     return "from a thread"
 
 
+@worker.handler("careful")
+def careful(run: Run) -> str:
+    """Asks before its effect, once it is told to go on."""
+    tell(run, "begun")
+    asyncio.run(told("go"))
+    run.heartbeat_sync()
+    tell(run, "done")
+    return "asked"
+
+
 def in_process(run: Run) -> int:
     """How many of its run's attempts there were."""
     return run.attempt

@@ -84,7 +84,7 @@ class Begun:
             attempts=self.attempts,
             reports=self.reports,
             rhythm=attempts.Rhythm(),
-            beat=made.beat,
+            beat=lambda _: made.beat(),
             concurrency=200,
         )
 

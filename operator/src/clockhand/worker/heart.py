@@ -10,14 +10,14 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from clockhand import calling, errors, health
 from clockhand.domain import protocol
 from clockhand.worker import client, config
-from clockhand.worker.attempts import Attempts, Ending, Rhythm, key_of
+from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, key_of
 
 _LONGEST_LOOK, _SHORTEST_LOOK = 0.25, 0.02
 _LONGEST_PATIENCE = 10.0
@@ -42,7 +42,7 @@ class Heart:
         self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
         """Done when the thread has ended; with its error where it was not asked to."""
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], Attempt] = {}
         self._last_beat = self._listed_at = 0.0
         self._again_in: float | None = None
 
@@ -62,11 +62,11 @@ class Heart:
                 self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
 
-    def beat_now(self) -> concurrent.futures.Future[None]:
-        """Renews all leases now; done when that was answered. From any thread."""
+    def beat_now(self, attempt: Attempt) -> concurrent.futures.Future[None]:
+        """Renews all leases now; done when that was answered, or when `attempt` is to end. From any thread."""
         if self._loop is None:
             raise errors.Unavailable("the worker is not running")
-        return asyncio.run_coroutine_threadsafe(self._beat_now(), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._beat_now(attempt), self._loop)
 
     def _run(self) -> None:
         try:
@@ -87,9 +87,9 @@ class Heart:
             for task in tasks:
                 task.cancel()
 
-    async def _beat_now(self) -> None:
+    async def _beat_now(self, attempt: Attempt) -> None:
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._waiting[waiter] = attempt
         self._asked.set()
         await waiter
 
@@ -111,17 +111,14 @@ class Heart:
             self._last_beat = self._attempts.clock()
 
     async def _beat(self) -> None:
-        """One request for all; whoever asked before the list was made has the answer, or the error."""
-        waiting, self._waiting = self._waiting, []
-        try:
-            await self._renew()
-        except errors.ClockhandError as error:
-            for waiter in waiting:
-                if not waiter.done():
-                    waiter.set_exception(error)
-            raise
-        for waiter in waiting:
-            if not waiter.done():
+        """One request for all; whoever asked before the list was made has the answer, and waits on while there is none."""
+        asked = tuple(self._waiting)
+        await self._renew()
+        self._wake(asked)
+
+    def _wake(self, waiters: Iterable[asyncio.Future[None]]) -> None:
+        for waiter in waiters:
+            if self._waiting.pop(waiter, None) is not None and not waiter.done():
                 waiter.set_result(None)
 
     async def _renew(self) -> None:
@@ -179,3 +176,8 @@ class Heart:
                 self._attempts.lose(attempt, "it could not be renewed in time")
             elif now >= attempt.deadline:
                 attempt.end(Ending.TIMEOUT)
+        over = [waiter for waiter, attempt in self._waiting.items() if self._is_over(attempt)]
+        self._wake(over)
+
+    def _is_over(self, attempt: Attempt) -> bool:
+        return attempt.ending is not None or self._attempts.get(attempt.key) is not attempt

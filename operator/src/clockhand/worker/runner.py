@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import types
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from clockhand import errors, metrics, tracing
+from clockhand import metrics, tracing
 from clockhand.domain import protocol
 from clockhand.worker import outcomes, reports, sdk, tail
 from clockhand.worker.attempts import Attempt, Attempts, Ending, Rhythm, named
@@ -39,7 +40,7 @@ class Runner:
         attempts: Attempts,
         reports: reports.Reports,
         rhythm: Rhythm,
-        beat: sdk.Beat,
+        beat: Callable[[Attempt], concurrent.futures.Future[None]],
         concurrency: int,
     ) -> None:
         self.calls = calls
@@ -170,22 +171,15 @@ class Runner:
         if call is None:
             raise LookupError(f"this worker has no handler {attempt.run.handler}")
         is_ours = functools.partial(self._is_ours, attempt)
-        return call(attempt, sdk.Run(attempt.run, is_ours=is_ours, beat=self._beat))
+        return call(attempt, sdk.Run(attempt.run, is_ours=is_ours, beat=functools.partial(self._beat, attempt)))
 
     def _is_ours(self, attempt: Attempt) -> bool:
         return attempt.ending is None and self._attempts.is_trusted(attempt)
 
     async def _confirm(self, attempt: Attempt) -> bool:
         """Whether it is this worker's, as the API says now."""
-        while self._attempts.get(attempt.key) is attempt:
-            try:
-                await asyncio.wrap_future(self._beat())
-            except errors.ClockhandError:
-                await asyncio.sleep(_AGAIN_SECONDS)
-            except asyncio.CancelledError:
-                break
-            else:
-                break
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wrap_future(self._beat(attempt))
         return attempt.ending is None and self._attempts.get(attempt.key) is attempt
 
     def _report(self, attempt: Attempt, report: protocol.Report) -> None:

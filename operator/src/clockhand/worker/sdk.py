@@ -92,6 +92,8 @@ class Run:
     async def heartbeat(self) -> None:
         """Asks the API whether this attempt still counts, and renews its lease; raises Stale where it is to end.
 
+        While the API does not answer it waits, at the longest until the lease is lost.
+
         Leases are renewed without it. It is for the moment before an effect that must not happen twice.
         """
         await asyncio.wrap_future(self._beat())
