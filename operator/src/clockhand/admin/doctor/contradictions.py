@@ -127,8 +127,7 @@ def _deletion(pod: observed.Pod) -> requests.Asked:
 
 
 async def _podless(patient: Patient) -> Sequence[str]:
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "open_runs", before=patient.now - SETTLED, limit=LIMIT)
+    rows = await patient.rows("open_runs", before=patient.now - SETTLED, limit=LIMIT)
     suspects = await _each(_watched(patient, rows), lambda row: _has_no_pod(patient, row))
     attempts = [(row.run_id, row.attempt) for row in suspects]
     async with doctor.reading(patient.db) as connection:

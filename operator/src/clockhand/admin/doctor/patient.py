@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from clockhand import config
 from clockhand.domain import findings
 from clockhand.kube import client as clients
-from clockhand.store import database
+from clockhand.store import database, doctor
 
 LIMIT = 200
 """Rows that a check looks at, at most."""
@@ -38,3 +39,13 @@ class Patient:
         """The cluster, for checks that come after the one that has reached it."""
         assert self.cluster is not None
         return self.cluster
+
+    async def row(self, name: str, **parameters: object) -> Any:
+        """The one row of a query of `doctor.sql`, for a check that asks no more."""
+        async with doctor.reading(self.db) as connection:
+            return await doctor.one(connection, name, **parameters)
+
+    async def rows(self, name: str, **parameters: object) -> Sequence[Any]:
+        """The same for any number of rows."""
+        async with doctor.reading(self.db) as connection:
+            return await doctor.some(connection, name, **parameters)

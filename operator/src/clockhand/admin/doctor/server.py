@@ -21,8 +21,7 @@ async def database(patient: Patient) -> Finding:
     """Reachable, new enough, and one that can be written to."""
     try:
         await doctor.reach(patient.settings.database_url)
-        async with doctor.reading(patient.db) as connection:
-            row = await doctor.one(connection, "server")
+        row = await patient.row("server")
     except errors.Unavailable as error:
         return findings.error(
             f"it cannot be reached: {error}",
@@ -41,8 +40,7 @@ async def database(patient: Patient) -> Finding:
 
 async def durability(patient: Patient) -> Finding:
     """What is committed must survive a crash of the server."""
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "settings")
+    row = await patient.row("settings")
     off = [name for name in ("fsync", "full_page_writes") if not getattr(row, name)]
     if row.synchronous_commit == "off":
         off.append("synchronous_commit")
@@ -121,8 +119,7 @@ async def timeouts(patient: Patient) -> Finding:
 
 async def autovacuum(patient: Patient) -> Finding:
     """Rows change all the time: without vacuum tables and indexes grow, and everything gets slower."""
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "settings")
+    row = await patient.row("settings")
     off = [name for name in ("autovacuum", "track_counts") if not getattr(row, name)]
     if off:
         return findings.error(
@@ -133,8 +130,7 @@ async def autovacuum(patient: Patient) -> Finding:
 
 async def snapshots(patient: Patient) -> Finding:
     """An old transaction keeps vacuum from removing rows, and one that writes keeps watches from seeing changes."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "transactions", before=patient.clock - OLD, limit=LIMIT)
+    rows = await patient.rows("transactions", before=patient.clock - OLD, limit=LIMIT)
     if not rows:
         return findings.ok("no transaction is older than a minute")
     things = [
@@ -152,8 +148,7 @@ async def snapshots(patient: Patient) -> Finding:
 
 async def slots(patient: Patient) -> Finding:
     """A replication slot that nobody reads keeps old rows and old log for good."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "slots")
+    rows = await patient.rows("slots")
     if rows:
         return findings.warning(
             f"{counted(len(rows), 'replication slot')} that nobody reads: the disk fills up",
@@ -166,8 +161,7 @@ async def slots(patient: Patient) -> Finding:
 async def host_clock(patient: Patient) -> Finding:
     """No host's clock decides anything, but certificates and people go by it."""
     before = patient.here()
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "server")
+    row = await patient.row("server")
     after = patient.here()
     off = row.clock - (before + (after - before) / 2)
     unsure = (after - before) / 2

@@ -50,8 +50,7 @@ async def clock(patient: Patient) -> Finding:
 
 async def epoch(patient: Patient) -> Finding:
     """A promoted standby may have lost the newest claims: what grew from them has to start anew, higher."""
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "epoch")
+    row = await patient.row("epoch")
     if row.promoted:
         return findings.error(
             "the database was promoted and no replica has noticed: fencing tokens may repeat",
@@ -87,8 +86,7 @@ async def bloat(patient: Patient) -> Finding:
 
 async def bloated(patient: Patient) -> Sequence[tuple[str, str]]:
     """The tables that want vacuum, each with a sentence."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "tables", tables=list(doctor.TABLES))
+    rows = await patient.rows("tables", tables=list(doctor.TABLES))
     return [
         (row.name, f"{row.name}: {row.dead} dead of {row.live + row.dead} rows, {_vacuumed(row.vacuumed_at)}")
         for row in rows
@@ -130,8 +128,7 @@ async def weeks(patient: Patient) -> Finding:
 
 async def kept(patient: Patient) -> Finding:
     """Answers and keys are kept for a day."""
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "kept")
+    row = await patient.row("kept")
     before = patient.now - answers.KEPT_FOR - _LATE
     overdue = [name for name, at in (("answers", row.answers), ("keys", row.keys)) if at is not None and at < before]
     if overdue:
@@ -156,10 +153,7 @@ async def limits(patient: Patient) -> Finding:
 
 async def tokens(patient: Patient) -> Finding:
     """A worker or a client whose token has expired is refused."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(
-            connection, "tokens", after=patient.now - _SOON, before=patient.now + _SOON, limit=LIMIT
-        )
+    rows = await patient.rows("tokens", after=patient.now - _SOON, before=patient.now + _SOON, limit=LIMIT)
     if rows:
         return findings.warning(
             f"{counted(len(rows), 'token')} expired within the last week or will within the next",

@@ -81,8 +81,7 @@ async def worker_leases(patient: Patient) -> Finding:
 
 async def overdue(patient: Patient) -> Finding:
     """A slot starts within seconds, or a row says why it does not."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "overdue", before=patient.now - LATE, limit=LIMIT)
+    rows = await patient.rows("overdue", before=patient.now - LATE, limit=LIMIT)
     if rows:
         rows = sorted(rows, key=lambda row: row.at)
         return findings.error(
@@ -95,8 +94,7 @@ async def overdue(patient: Patient) -> Finding:
 
 async def parked(patient: Patient) -> Finding:
     """A job whose spec cannot be used stops alone, until it is edited."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "parked", limit=LIMIT)
+    rows = await patient.rows("parked", limit=LIMIT)
     if rows:
         return findings.warning(
             f"{_at_least(len(rows), 'job')} stopped, as they cannot be used as they are",
@@ -108,8 +106,7 @@ async def parked(patient: Patient) -> Finding:
 
 async def changes(patient: Patient) -> Finding:
     """A watch sees a change once it is numbered."""
-    async with doctor.reading(patient.db) as connection:
-        row = await doctor.one(connection, "unnumbered", limit=LIMIT)
+    row = await patient.row("unnumbered", limit=LIMIT)
     if row.count and patient.clock - row.oldest > LATE:
         return findings.error(
             f"{_at_least(row.count, 'change')} of runs wait to be numbered: watches stand still",
@@ -120,8 +117,7 @@ async def changes(patient: Patient) -> Finding:
 
 async def conflicts(patient: Patient) -> Finding:
     """A run is live or over, never both."""
-    async with doctor.reading(patient.db) as connection:
-        rows = await doctor.some(connection, "conflicts", limit=LIMIT)
+    rows = await patient.rows("conflicts", limit=LIMIT)
     if rows:
         return findings.error(
             f"{counted(len(rows), 'live run')} that history has already",
