@@ -40,7 +40,7 @@ check: install helms ## Lint, types, import borders, generated files, the chart
 	$(PY) -m tests.support.generated --check
 	$(PY) -m pytest -q tests/unit/test_chart.py -k lint
 
-generate: install ## Write the generated files: CRD, schema, state machine
+generate: install helms ## Write the generated files: CRD, schema, manifests, state machine
 	$(PY) -m tests.support.generated
 
 fmt: install ## Format the code

@@ -18,7 +18,7 @@ import click
 import msgspec
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
-from tests.support import chart_values, meanings, schema_dump
+from tests.support import chart_values, manifests, meanings, schema_dump
 
 from clockhand import config, errors, metrics
 from clockhand.client import config as clients
@@ -160,6 +160,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "charts/scheduler/files/crds/workerpool.yaml": functools.partial(definition.text, workerpool_crd.RESOURCE),
     "charts/scheduler/README.md": lambda: chart_values.readme(chart_values.current()),
     "charts/scheduler/values.schema.json": lambda: chart_values.schema(chart_values.current()),
+    "deploy/clockhand.yaml": manifests.text,
     "docs/state-machine.md": state_machine,
     "docs/fields.md": field_reference,
     "docs/settings.md": settings,

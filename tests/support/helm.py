@@ -15,6 +15,7 @@ import yaml
 from tests.e2e.cluster import binaries
 
 CHART = Path(__file__).parents[2] / "charts" / "scheduler"
+KUBE_VERSION = "--kube-version=1.36"
 RELEASE, NAMESPACE = "clockhand", "clockhand-system"
 DATABASE: Mapping[str, Any] = {"database": {"existingSecret": "clockhand-database"}}
 Object = dict[str, Any]
@@ -53,7 +54,7 @@ class Helm:
 
     def template(self, values: Values, *, release: str = RELEASE) -> Sequence[Object]:
         """Every object of a release with these values, hooks and tests among them, where its kinds are known already."""
-        cluster = ("--kube-version=1.36", "--api-versions=clockhand.dev/v1alpha1/WorkerPool")
+        cluster = (KUBE_VERSION, "--api-versions=clockhand.dev/v1alpha1/WorkerPool")
         rendered = self.run("template", release, str(CHART), *cluster, values=values)
         return [found for found in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if found]
 

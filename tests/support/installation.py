@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
-from tests.support import dev, guard, light, objects, ports, postgres
+from tests.support import dev, guard, light, manifests, objects, ports, postgres
 from tests.support.kubectl import Kubectl, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +29,7 @@ OWN = "clockhand-system"
 OPERATOR = "clockhand-operator"
 API_SERVICE = "v1alpha1.runs.clockhand.dev"
 DEFINITIONS = tuple(f"crd/{plural}.clockhand.dev" for plural in ("scheduledjobs", "workerpools", "jobclasses"))
-RIGHTS = (
-    "namespace.yaml",
-    "accounts.yaml",
-    "operator-rights.yaml",
-    "api-rights.yaml",
-    "runs-rights.yaml",
-    "user-roles.yaml",
-    "admission-policy.yaml",
-)
+MIGRATION = "--selector=app.kubernetes.io/component=migrate"
 WRONG_URL = "postgresql://clockhand:wrong-password@{host}/clockhand"
 
 
@@ -84,9 +76,9 @@ class Manifests:
     def install(self) -> None:
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
         self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
-        self.kubectl.run("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
-        self.kubectl.run("apply", "-k", str(ROOT / "deploy" / "demo-postgres"))
-        self.kubectl.run("apply", "-k", str(ROOT / "deploy"))
+        self.kubectl.run("apply", "-f", str(manifests.FOLDER / "namespace.yaml"))
+        self.kubectl.run("apply", "-k", str(manifests.FOLDER / "demo-postgres"))
+        self.kubectl.run("apply", "-k", str(manifests.FOLDER))
         self._wait_until_it_stands()
         self._url = self._own.get("secret", "clockhand-database")["data"]["url"]
 
@@ -128,12 +120,9 @@ class Manifests:
         self._rolled_out("clockhand-runs")
 
     def _wait_until_it_stands(self) -> None:
-        job = self._own.find("job", "clockhand-migrate")
-        if job:
-            done = self._own.call(
-                "wait", "--for=condition=Complete", "job/clockhand-migrate", "--timeout=240s", seconds=250
-            )
-            assert done.code == 0, f"{done}\n{self._own.call('logs', 'job/clockhand-migrate', '--tail=30')}"
+        if self._own.items("jobs", MIGRATION):
+            done = self._own.call("wait", "--for=condition=Complete", "job", MIGRATION, "--timeout=240s", seconds=250)
+            assert done.code == 0, f"{done}\n{self._own.call('logs', MIGRATION, '--tail=30')}"
         for name in (OPERATOR, "clockhand-api", "clockhand-runs"):
             self._rolled_out(name)
         wait_until_served(self.kubectl)
@@ -284,15 +273,13 @@ class Processes:
         return False
 
     def _apply(self) -> None:
-        deploy = ROOT / "deploy"
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
         self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
-        for name in RIGHTS:
-            self.kubectl.run("apply", "-f", str(deploy / name))
-        secret = next(_documents(deploy / "runs.yaml", "Secret"))
-        api_service = next(_documents(deploy / "apiservice.yaml", "APIService"))
-        api_service["spec"]["service"]["port"] = self._runs_port
-        self.kubectl.apply(secret, self._runs_service(), api_service)
+        self.kubectl.apply(manifests.namespace())
+        self.kubectl.apply(*manifests.objects(*manifests.RIGHTS, *manifests.POLICIES, "Secret"))
+        [api_service] = manifests.objects("APIService")
+        service = {**api_service["spec"]["service"], "port": self._runs_port}
+        self.kubectl.apply(self._runs_service(), {**api_service, "spec": {**api_service["spec"], "service": service}})
 
     def _runs_service(self) -> dict[str, Any]:
         """One by which the API server finds a process of this machine."""
@@ -382,7 +369,3 @@ def wait_until_served(kubectl: Kubectl) -> None:
     kubectl.run("wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", "--timeout=120s", seconds=130)
     # kubectl learns of resources from discovery, which the API server reads again once a minute
     wait_for("runs in discovery", lambda: kubectl.call("get", "runs").code == 0)
-
-
-def _documents(path: Path, kind: str) -> Iterator[dict[str, Any]]:
-    return (thing for thing in yaml.safe_load_all(path.read_text()) if thing["kind"] == kind)

@@ -108,7 +108,7 @@ def test_pods_pass_the_restricted_standard_and_say_what_they_need(name: str) -> 
             assert "memory" in container["resources"]["limits"]
 
 
-def test_roles_are_those_of_the_plain_manifests() -> None:
+def test_roles_are_exactly_those_meant() -> None:
     assert roles("secret") == roles("everything") == {which: set(rights) for which, rights in deploy.RIGHTS.items()}
     found = set()
     for binding in lasting("secret", "RoleBinding", "ClusterRoleBinding"):
@@ -194,47 +194,6 @@ def test_limits_are_a_file_that_can_be_read() -> None:
     ):
         (given,) = (thing for thing in of(name, "ConfigMap") if thing["metadata"]["name"] == "clockhand-limits")
         assert limits.parse(given["data"]["limits.yaml"]) == wanted
-
-
-def test_the_objects_of_the_plain_manifests_are_there_under_the_same_names() -> None:
-    plain = {helm.identity(thing): thing for thing in deploy.objects(*_COMPARED)}
-    chart = {helm.identity(thing): thing for thing in lasting("secret", *_COMPARED)}
-    assert plain.keys() - chart.keys() == {
-        "Service /clockhand-postgres",
-        "StatefulSet /clockhand-postgres",
-    }
-    for name, thing in plain.items():
-        if name in chart:
-            assert _compared(chart[name]) == _compared(thing), name
-
-
-_COMPARED = (
-    "APIService",
-    "Deployment",
-    "PodDisruptionBudget",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-    "StatefulSet",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
-
-
-def _compared(thing: helm.Object) -> object:
-    """What must be the same: not the labels, nor the environment, of which the chart sets more."""
-    if thing["kind"] in ("Service", "PodDisruptionBudget"):
-        return {key: value for key, value in thing["spec"].items() if key not in ("selector", "type")}
-    if thing["kind"] != "Deployment":
-        return {key: value for key, value in thing.items() if key != "metadata"}
-    spec = thing["spec"]
-    pod = spec["template"]["spec"]
-    (container,) = pod["containers"]
-    kept = {key: value for key, value in container.items() if key not in ("env", "image")}
-    others = {key: value for key, value in pod.items() if key not in ("containers", "topologySpreadConstraints")}
-    kept["volumeMounts"] = sorted(kept["volumeMounts"], key=str)
-    others["volumes"] = sorted(others["volumes"], key=str)
-    return spec["replicas"], spec["strategy"], others, kept
 
 
 def test_definitions_are_those_of_the_release_and_stay() -> None:

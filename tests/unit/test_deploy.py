@@ -1,18 +1,19 @@
-"""The rights that an installation gives away are written down a second time here: a change must be meant."""
+"""What `kubectl apply -k` is given; its rights are written down a second time here: a change must be meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import functools
+import subprocess
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import yaml
+from tests.support import kubectl, manifests
 
 from clockhand import config
 from clockhand.domain import limits
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 OWN = "clockhand-system"
 DEFINITIONS = "scheduledjobs.clockhand.dev,workerpools.clockhand.dev,jobclasses.clockhand.dev"
 POLICIES = "clockhand-pod-template-author,clockhand-job-class-user,clockhand-worker-pool-author"
@@ -76,10 +77,20 @@ BINDINGS = {
 }
 
 
+@functools.cache
+def built() -> Sequence[dict[str, Any]]:
+    """All of it, with the database for demonstrations."""
+    return [
+        thing
+        for folder in (manifests.FOLDER, manifests.FOLDER / "demo-postgres")
+        for thing in yaml.safe_load_all(
+            subprocess.run([kubectl.program(), "kustomize", folder], check=True, capture_output=True).stdout
+        )
+    ]
+
+
 def objects(*kinds: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(DEPLOY.rglob("*.yaml")):
-        if path.name != "kustomization.yaml":
-            yield from (thing for thing in yaml.safe_load_all(path.read_text()) if thing.get("kind") in kinds)
+    return (thing for thing in built() if thing["kind"] in kinds)
 
 
 def pod_templates() -> list[Any]:
@@ -98,8 +109,8 @@ def rights(role: dict[str, Any]) -> Iterator[str]:
 
 
 def test_roles_are_exactly_those_meant() -> None:
-    found = {(role["kind"], role["metadata"]["name"]): list(rights(role)) for role in objects("Role", "ClusterRole")}
-    assert found == RIGHTS
+    found = {(role["kind"], role["metadata"]["name"]): sorted(rights(role)) for role in objects("Role", "ClusterRole")}
+    assert found == {which: sorted(meant) for which, meant in RIGHTS.items()}
 
 
 def test_no_role_has_a_wildcard_or_reaches_every_secret() -> None:
@@ -211,3 +222,21 @@ def test_the_limits_are_read_and_say_nothing_to_begin_with() -> None:
         assert {"name": "limits", "configMap": {"name": given["metadata"]["name"]}} in pod["volumes"]
     commented = yaml.safe_load(text.replace("# ", ""))
     assert limits.parse(yaml.safe_dump(commented)) != limits.NONE
+
+
+def test_images_are_named_in_one_place() -> None:
+    names = {
+        entry
+        for thing in objects("Deployment", "Job")
+        for container in thing["spec"]["template"]["spec"]["containers"]
+        for entry in (container["image"], *(one.get("value", "") for one in container["env"]))
+        if "clockhand" in entry and ":dev" in entry
+    }
+    assert names == {"localhost:1/clockhand:dev", "localhost:1/clockhand-worker:dev"}
+
+
+def test_nothing_says_that_helm_keeps_it() -> None:
+    for thing in built():
+        labels = thing["metadata"].get("labels", {})
+        assert not {"helm.sh/chart", "app.kubernetes.io/managed-by"} & labels.keys()
+        assert "helm.sh/hook" not in thing["metadata"].get("annotations", {})

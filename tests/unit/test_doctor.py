@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import yaml
+from tests.support import manifests
 
 from clockhand.admin.doctor import cluster, table
 from clockhand.domain import definition, rights
@@ -14,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_operators_rights_are_those_that_the_manifests_give() -> None:
-    [role] = [one for one in _documents("operator-rights.yaml") if one["kind"] == "ClusterRole"]
+    [role] = [one for one in manifests.objects("ClusterRole") if one["metadata"]["name"] == "clockhand-operator"]
     given = {
         f"{group}/{resource}{_names(rule)}: {' '.join(sorted(rule['verbs']))}"
         for rule in role["rules"]
@@ -25,9 +24,9 @@ def test_the_operators_rights_are_those_that_the_manifests_give() -> None:
 
 
 def test_the_admission_policies_are_those_that_the_manifests_have() -> None:
-    names = [one["metadata"]["name"] for one in _documents("admission-policy.yaml")]
+    names = [one["metadata"]["name"] for one in manifests.objects(*manifests.POLICIES)]
     assert sorted(set(names)) == sorted(rights.POLICIES)
-    [service] = _documents("apiservice.yaml")
+    [service] = manifests.objects("APIService")
     assert service["metadata"]["name"] == rights.API_SERVICE
 
 
@@ -53,10 +52,6 @@ def test_checks_come_after_those_that_they_need() -> None:
         assert set(check.needs) <= seen
         assert check.text.endswith(".")
         seen.add(check.name)
-
-
-def _documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((ROOT / "deploy" / name).read_text(encoding="utf-8")))
 
 
 def _names(rule: dict[str, list[str]]) -> str:

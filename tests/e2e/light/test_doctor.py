@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.support import examined, jobs, light, objects, ports, postgres
-from tests.support.kubectl import Kubectl, wait_for
+from tests.support import examined, jobs, light, manifests, objects, ports, postgres
+from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand.admin.doctor import contradictions
 from clockhand.api.runs import certificates, listener
@@ -41,8 +41,8 @@ def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         kubectl = Kubectl(running.kubeconfig)
         kubectl.run("apply", "--server-side", "-f", str(ROOT / "crds"))
-        for name in ("namespace", "accounts", "operator-rights", "admission-policy", "apiservice"):
-            kubectl.run("apply", "-f", str(ROOT / f"deploy/{name}.yaml"))
+        kubectl.apply(manifests.namespace())
+        kubectl.apply(*manifests.objects(*manifests.RIGHTS, *manifests.POLICIES, "APIService"))
         yield running
 
 
@@ -109,7 +109,7 @@ async def test_rights(
         lacking = await until(found, Verdict.ERROR)
         assert lacking.samples == ("get pods/log",)
     finally:
-        kubectl.run("apply", "-f", str(ROOT / "deploy/operator-rights.yaml"))
+        kubectl.apply(*manifests.objects("ClusterRole"))
     async with as_account(cluster, tmp_path, "clockhand-api") as other:
         assert "none of the operator's rights" in (await look(db, server, other, "rights")).sentence
         for name in ("definitions", "runs-api", "certificates", "served-certificate", "admission"):
@@ -148,11 +148,11 @@ async def test_the_runs_api(
     db: database.Database, server: postgres.PostgresServer, cluster: light.LightCluster, operator: clients.Client
 ) -> None:
     """Nobody answers for it here."""
-    kubectl, manifest = Kubectl(cluster.kubeconfig), str(ROOT / "deploy/apiservice.yaml")
+    kubectl, manifest = Kubectl(cluster.kubeconfig), manifests.objects("APIService")
     wait_for("the APIService to be judged", lambda: condition(kubectl, "Available") == "False")
     found = await look(db, server, operator, "runs-api")
     assert (found.verdict, "no namespace can be deleted" in found.sentence) == (Verdict.ERROR, True)
-    kubectl.run("delete", "-f", manifest)
+    kubectl.run("delete", "-f", "-", stdin=bundle(manifest))
     try:
         assert "is not there" in (await look(db, server, operator, "runs-api")).sentence
         # one that the API server itself answers for
@@ -168,7 +168,7 @@ async def test_the_runs_api(
         assert (await look(db, server, operator, "runs-api")).verdict is Verdict.OK
         kubectl.run("delete", "apiservice", named["name"])
     finally:
-        kubectl.run("apply", "-f", manifest)
+        kubectl.apply(*manifest)
 
 
 def condition(kubectl: Kubectl, kind: str) -> str:
@@ -242,13 +242,13 @@ async def test_the_certificate_that_is_served(
         assert (away.verdict, "cannot be reached from here" in away.sentence) == (Verdict.SKIPPED, True)
     finally:
         await serving.close()
-        kubectl.run("apply", "-f", str(ROOT / "deploy/apiservice.yaml"))
+        kubectl.apply(*manifests.objects("APIService"))
 
 
 async def test_admission(
     db: database.Database, server: postgres.PostgresServer, cluster: light.LightCluster, operator: clients.Client
 ) -> None:
-    kubectl, manifest = Kubectl(cluster.kubeconfig), str(ROOT / "deploy/admission-policy.yaml")
+    kubectl, manifest = Kubectl(cluster.kubeconfig), manifests.objects(*manifests.POLICIES)
     name = "clockhand-pod-template-author"
     assert (await look(db, server, operator, "admission")).verdict is Verdict.OK
     try:
@@ -259,11 +259,11 @@ async def test_admission(
             kubectl.run("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": patch}))
             found = await look(db, server, operator, "admission")
             assert (found.verdict, said in found.samples[0]) == (Verdict.ERROR, True)
-            kubectl.run("apply", "-f", manifest)
+            kubectl.apply(*manifest)
         kubectl.run("delete", "validatingadmissionpolicybinding", name)
         assert "is not there" in (await look(db, server, operator, "admission")).samples[0]
     finally:
-        kubectl.run("apply", "-f", manifest)
+        kubectl.apply(*manifest)
 
 
 async def test_objects_and_jobs(

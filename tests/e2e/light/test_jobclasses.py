@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import light, objects
+from tests.support import light, manifests, objects
 from tests.support.crd_cases import REFUSED_CLASSES, TEMPLATE, job_class
 from tests.support.kubectl import Kubectl, wait_for
 
@@ -47,8 +47,7 @@ def cluster() -> Iterator[light.LightCluster]:
         kubectl = Kubectl(running.kubeconfig)
         kubectl.run("apply", "-f", str(ROOT / "crds"))
         kubectl.run("wait", "--for=condition=Established", "crd", "--all")
-        for name in ("namespace", "accounts", "operator-rights", "user-roles", "admission-policy"):
-            kubectl.run("apply", "-f", str(ROOT / f"deploy/{name}.yaml"))
+        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS, *manifests.POLICIES))
         published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
         wait_for("the published schema", lambda: "maxResources" in kubectl.call("get", "--raw", published).out)
         for team in (TEAM, OTHER):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import jobs, light, objects, statements
+from tests.support import jobs, light, manifests, objects, statements
 from tests.support.kubectl import Kubectl, bundle, wait_for
 
 from clockhand import errors
@@ -42,8 +42,7 @@ def cluster() -> Iterator[light.LightCluster]:
         kubectl = Kubectl(running.kubeconfig)
         kubectl.run("apply", "-f", str(ROOT / "crds"))
         kubectl.run("wait", "--for=condition=Established", "crd", "--all")
-        for name in ("namespace", "accounts", "operator-rights", "user-roles", "admission-policy"):
-            kubectl.run("apply", "-f", str(ROOT / f"deploy/{name}.yaml"))
+        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS, *manifests.POLICIES))
         published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
         wait_for("the published schema", lambda: "execCommands" in kubectl.call("get", "--raw", published).out)
         yield running

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import light, postgres, workers_api
+from tests.support import light, manifests, postgres, workers_api
 from tests.support.kubectl import Kubectl
 
 from clockhand.api import reviews
@@ -19,7 +19,6 @@ from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.store import database, migrations
 
-ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 90.0
 TEAM, OTHER = "team-a", "team-b"
 
@@ -28,8 +27,7 @@ TEAM, OTHER = "team-a", "team-b"
 def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         kubectl = Kubectl(running.kubeconfig)
-        for name in ("namespace", "accounts", "api-rights"):
-            kubectl.run("apply", "-f", str(ROOT / f"deploy/{name}.yaml"))
+        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS))
         for team in (TEAM, OTHER):
             kubectl.create_namespace(team).run("create", "serviceaccount", workers_api.ACCOUNT)
         yield running
