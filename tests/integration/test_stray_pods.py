@@ -9,15 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from tests.support import examined, jobs
+from tests.support import examined, jobs, sweeping
 
 from clockhand.admin.doctor import contradictions
 from clockhand.domain import observed, pods
-from clockhand.engine import launch, observe, shards, sweep
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
-from clockhand.kube import objects
-from clockhand.kube import pods as kube_pods
 from clockhand.store import database
 
 BORN = "2026-01-01T00:00:00Z"
@@ -96,26 +93,12 @@ async def test_the_operator_deletes_pods_of_jobs_that_its_database_knows(db: dat
         pod("theirs", theirs),
         pod("theirs-over", theirs, phase="Succeeded"),
     )
-    clock = [0.0]
     async with serving(server) as client:
-        api = kube_pods.Pods(client)
-        held = shards.Shards(db, replica="one", lease=60)
-        await held.run_once()
-        observer = observe.Observe(db, api, held=held)
-        sweeper = sweep.Sweep(
-            db,
-            api,
-            held=held,
-            launcher=launch.Launch(db, api, held=held, reports=launch.Reports(*[_unexpected] * 5)),
-            observer=observer,
-            namespaces=sweep.Namespaces(lambda name: objects.namespace_phase(client, name)),
-            clock=lambda: clock[0],
-        )
-        for name in server.pods:
-            observer.note_pod(await api.get("a", name))
-        await sweeper.clear_away()
-        clock[0] += 31
-        await sweeper.clear_away()
+        operator = sweeping.Sweeping(db, client)
+        await operator.see("a", *server.pods)
+        await operator.sweeper.clear_away()
+        operator.time += 31
+        await operator.sweeper.clear_away()
     assert {*server.deleted} == {"ours", "ours-over"}
 
 
@@ -136,7 +119,3 @@ async def test_one_pod_that_is_refused_keeps_the_doctor_from_no_other(db: databa
             connection, "SELECT detail ->> 'pod' FROM audit WHERE actor = %s", contradictions.ACTOR
         )
     assert {name for (name,) in detail} == {"first", "late", "last"}
-
-
-def _unexpected(*_: object) -> None:
-    raise AssertionError

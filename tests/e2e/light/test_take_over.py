@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from tests.support import jobs, light, postgres
+from tests.support import jobs, light, postgres, sweeping
 
 from clockhand.domain import pods, spec, states
-from clockhand.engine import launch, observe, replica, shards, sweep
+from clockhand.engine import replica, sweep
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
-from clockhand.kube import objects
-from clockhand.kube import pods as kube_pods
 from clockhand.store import database, migrations
 
 PATIENCE = 90.0
@@ -103,32 +101,15 @@ async def test_a_pod_that_never_goes_is_lost_with_its_node(cluster: light.LightC
     async with db.transaction() as connection:
         [row] = await jobs.query(connection, "SELECT job_id, job_name, shard FROM live_runs WHERE run_id = %s", run_id)
     name = await asyncio.to_thread(stuck_pod, cluster, run_id, row)
-    clock = [0.0]
     async with clients.connect(await connections.find(str(cluster.kubeconfig))) as client:
-        api = kube_pods.Pods(client)
-        held = shards.Shards(db, replica="heir", lease=60)
-        await held.run_once()
-        observer = observe.Observe(db, api, held=held)
-        sweeper = sweep.Sweep(
-            db,
-            api,
-            held=held,
-            launcher=launch.Launch(db, api, held=held, reports=launch.Reports(*[unexpected] * 5)),
-            observer=observer,
-            namespaces=sweep.Namespaces(lambda name: objects.namespace_phase(client, name)),
-            clock=lambda: clock[0],
-        )
-        observer.note_pod(await api.get("default", name))
+        heir = sweeping.Sweeping(db, client)
+        await heir.see("default", name)
         for seconds, state in ((0.0, states.RunState.CLAIMED), (sweep.LOST_SECONDS + 31, states.RunState.RETRYING)):
-            clock[0] += seconds
-            await sweeper.run_once(synced=True)
-            await observer.run_once()
+            heir.time += seconds
+            await heir.sweeper.run_once(synced=True)
+            await heir.observer.run_once()
             async with db.transaction() as connection:
                 assert await jobs.state_of(connection, run_id) == (state,)
-
-
-def unexpected(*_: object) -> None:
-    pytest.fail("nothing is launched here")
 
 
 def stuck_pod(cluster: light.LightCluster, run_id: uuid.UUID, row: Any) -> str:
