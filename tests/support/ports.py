@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import functools
+import os
 import socket
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 _FIRST, _BLOCK, _BLOCKS = 20_000, 200, 60
 """Below the range from which the system takes those of outgoing connections: a client that keeps trying an ephemeral port
@@ -36,8 +37,6 @@ class _Block:
     """Ports of this process alone: they go round, so that what was just given out comes last."""
 
     first: int
-    lock: TextIO
-    """Held as long as this process lives."""
     _next: int = 0
 
     def next_row(self, length: int) -> range:
@@ -50,7 +49,7 @@ class _Block:
 
 @functools.cache
 def _block() -> _Block:
-    folder = Path(tempfile.gettempdir()) / "clockhand-ports"
+    folder = Path(tempfile.gettempdir()) / f"clockhand-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     for number in range(_BLOCKS):
         lock = (folder / str(number)).open("w", encoding="utf-8")
@@ -59,7 +58,8 @@ def _block() -> _Block:
         except OSError:
             lock.close()
         else:
-            return _Block(_FIRST + number * _BLOCK, lock)
+            atexit.register(lock.close)
+            return _Block(_FIRST + number * _BLOCK)
     raise RuntimeError(f"all ports for tests are taken: see who holds the files of {folder}")
 
 
