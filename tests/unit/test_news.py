@@ -127,6 +127,12 @@ def test_brokers_of_a_pool_that_cannot_be_reached_are_told_and_those_that_can_ag
     assert news.of_pool([away], [], now=AT) == [], "a pool that needs none any more"
 
 
+def test_what_somebody_else_wrote_about_a_pool_is_borne() -> None:
+    ready = condition("Ready", "True", "WorkersReady", "1 of 1 workers are ready")
+    odd = [{"type": "Ready", "status": "False"}, {"type": "KafkaReachable", "status": "False"}]
+    assert [one.reason for one in news.of_pool(odd, [ready], now=AT)] == ["Ready"]
+
+
 def since(seconds: int, status: str, reason: str, message: str) -> dict[str, Any]:
     found = condition("Ready", status, reason, message)
     return {**found, "lastTransitionTime": instants.rfc3339(AT - timedelta(seconds=seconds))}

@@ -124,12 +124,14 @@ def of_pool(before: conditions.Stored, shown: conditions.Stored, *, now: datetim
         fact = f"ready/{ready['lastTransitionTime']}/{ready['reason']}/{what}"
         found.append(News(str(ready["reason"]), str(ready["message"]), fact))
     elif ready.get("status") == conditions.TRUE and _is_trouble(was, now=now):
-        found.append(News(Reason.READY, str(ready["message"]), f"ready/after/{was['lastTransitionTime']}", "Normal"))
+        found.append(
+            News(Reason.READY, str(ready["message"]), f"ready/after/{was.get('lastTransitionTime')}", "Normal")
+        )
     kafka, was = (conditions.of_type(one, conditions.KAFKA_REACHABLE) for one in (shown, before))
     if kafka.get("status") == conditions.FALSE:
         found.append(News(Reason.BROKERS_UNREACHABLE, str(kafka["message"]), f"kafka/{kafka['lastTransitionTime']}"))
     elif kafka and was.get("status") == conditions.FALSE:
-        fact = f"kafka/after/{was['lastTransitionTime']}"
+        fact = f"kafka/after/{was.get('lastTransitionTime')}"
         found.append(News(Reason.BROKERS_REACHABLE, str(kafka["message"]), fact, "Normal"))
     return found
 
@@ -137,8 +139,11 @@ def of_pool(before: conditions.Stored, shown: conditions.Stored, *, now: datetim
 def _is_trouble(ready: Mapping[str, object], *, now: datetime) -> bool:
     if ready.get("status") != conditions.FALSE:
         return False
-    since = datetime.fromisoformat(str(ready["lastTransitionTime"]))
-    return ready["reason"] != conditions.WORKERS_NOT_READY or now - since >= PATIENCE
+    try:
+        since = datetime.fromisoformat(str(ready.get("lastTransitionTime")))
+    except ValueError:  # somebody else wrote it
+        since = now
+    return ready.get("reason") != conditions.WORKERS_NOT_READY or now - since >= PATIENCE
 
 
 def _of_conditions(told: Told, facts: Facts) -> Iterator[News]:
