@@ -238,10 +238,14 @@ def _client_settings(wrong: str) -> None:
 
 
 def _setting_rows(kind: type[msgspec.Struct], read: Callable[[str], None]) -> Iterator[Sequence[str]]:
-    texts = _attribute_texts(kind)
-    for field in msgspec.structs.fields(kind):
-        form = _form(field.name, read)
-        yield (f"`{config.variable(field.name)}`", form, _setting_default(field), texts[field.name])
+    """Its own settings first, then those that it shares with others."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    texts: dict[str, str] = {}
+    for one in kind.__mro__[: kind.__mro__.index(msgspec.Struct)]:
+        texts |= _attribute_texts(one)
+    assert texts.keys() == fields.keys()
+    for name, text in texts.items():
+        yield (f"`{config.variable(name)}`", _form(name, read), _setting_default(fields[name]), text)
 
 
 def _setting_default(field: msgspec.structs.FieldInfo) -> str:

@@ -9,7 +9,9 @@ import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from clockhand import errors
 from clockhand.environment import Reader, one_of, variable
@@ -17,21 +19,21 @@ from clockhand.environment import Reader, one_of, variable
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 
 
-class Brokers(Protocol):
-    """The settings of a process about Kafka."""
+class Brokers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is told of Kafka, among its settings."""
 
-    @property
-    def kafka(self) -> str | None: ...
-    @property
-    def kafka_security_protocol(self) -> str: ...
-    @property
-    def kafka_ca(self) -> str | None: ...
-    @property
-    def kafka_sasl_mechanism(self) -> str: ...
-    @property
-    def kafka_username(self) -> str | None: ...
-    @property
-    def kafka_password_file(self) -> str | None: ...
+    kafka: str | None = None
+    """Kafka brokers as host:port, separated by commas, for pools with dispatch: Kafka."""
+    kafka_security_protocol: str = "PLAINTEXT"
+    """How the brokers are spoken to, by Kafka's own names."""
+    kafka_ca: str | None = None
+    """The file of the authorities (PEM) that the brokers' certificates are checked against; None: those of the system."""
+    kafka_sasl_mechanism: str = "PLAIN"
+    """How the user name and the password are shown to the brokers."""
+    kafka_username: str | None = None
+    """The user, with a security protocol that begins with SASL."""
+    kafka_password_file: str | None = None
+    """The file of the user's password, read again for each new connection. Never logged."""
 
 
 def mistakes(values: Mapping[str, object]) -> list[str]:

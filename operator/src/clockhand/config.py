@@ -9,15 +9,13 @@ import secrets
 import socket
 from collections.abc import Mapping
 
-import msgspec
-
 from clockhand import brokers, errors
 from clockhand.environment import Reader, names, one_of, read, seconds, switch, variable, whole
 
 __all__ = ["Settings", "from_environment", "variable"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(brokers.Brokers, frozen=True, kw_only=True):
     """What a Clockhand process is told from outside. Durations are in seconds."""
 
     database_url: str
@@ -56,20 +54,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Connections at most for the REST API, beside the others, for each process that serves it."""
     limits: str | None = None
     """The administrator's file of limits (YAML), read again whenever it changes."""
-    kafka: str | None = None
-    """Kafka brokers as host:port, separated by commas, for pools with dispatch: Kafka."""
-    kafka_security_protocol: str = "PLAINTEXT"
-    """How the brokers are spoken to, by Kafka's own names."""
-    kafka_ca: str | None = None
-    """The file of the authorities (PEM) that the brokers' certificates are checked against; None: those of the system."""
-    kafka_sasl_mechanism: str = "PLAIN"
-    """How the user name and the password are shown to the brokers."""
-    kafka_username: str | None = None
-    """The user, with a security protocol that begins with SASL."""
-    kafka_password_file: str | None = None
-    """The file of the user's password, read again for each new connection. Never logged."""
-    kafka_partitions: int = 12
-    """Of a topic that is created; no more workers of a pool than that take runs from it at a time."""
     api_url: str = "http://clockhand-api.clockhand-system:8080"
     """Where the workers of a WorkerPool find the API."""
     worker_image: str = "clockhand-worker"
@@ -78,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the runs API runs, and keeps the Secret of its certificate."""
     log_format: str = "json"
     """json or text."""
+    kafka_partitions: int = 12
+    """Of a topic that is created; no more workers of a pool than that take runs from it at a time."""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

@@ -7,8 +7,6 @@ import secrets
 import socket
 from collections.abc import Mapping
 
-import msgspec
-
 from clockhand import brokers, errors
 from clockhand.environment import Reader, one_of, read, seconds, url, variable, whole
 
@@ -16,7 +14,7 @@ _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9]
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(brokers.Brokers, frozen=True, kw_only=True):
     """What a worker is told from outside. Durations are in seconds."""
 
     api_url: str = "http://clockhand-api.clockhand-system:8080"
@@ -39,18 +37,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The file of the hosts that the handler http may call (YAML: hosts, networks); None: no such handler."""
     http_keys: str | None = None
     """A folder with a file for each key that the handler http signs with, named as the key's id."""
-    kafka: str | None = None
-    """Kafka brokers as host:port, separated by commas, where the pool has dispatch: Kafka."""
-    kafka_security_protocol: str = "PLAINTEXT"
-    """How the brokers are spoken to, by Kafka's own names."""
-    kafka_ca: str | None = None
-    """The file of the authorities (PEM) that the brokers' certificates are checked against; None: those of the system."""
-    kafka_sasl_mechanism: str = "PLAIN"
-    """How the user name and the password are shown to the brokers."""
-    kafka_username: str | None = None
-    """The user, with a security protocol that begins with SASL."""
-    kafka_password_file: str | None = None
-    """The file of the user's password, read again for each new connection. Never logged."""
     grace_seconds: float = 30.0
     """How long running attempts may go on after SIGTERM."""
     listen: str | None = None
