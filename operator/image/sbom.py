@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import shlex
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +25,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import License
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
+from cyclonedx.schema.deprecation import BaseSchemaDeprecationWarning
 from debian import copyright as copyrights
 from debian.deb822 import Packages
 from packageurl import PackageURL
@@ -67,9 +69,22 @@ def python_packages(sites: Sequence[Path], hashes: Hashes) -> Iterator[Component
             description="".join(told.get_all("Summary") or ()) or None,
             licenses=python_licenses(told),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=known)] if known else [],
+            components=brought_along(found),
             purl=purl,
             bom_ref=str(purl),
         )
+
+
+def brought_along(found: metadata.Distribution) -> Iterator[Component]:
+    """What is linked into a wheel, such as OpenSSL, as far as the wheel says so itself."""
+    name = canonical(found.name)
+    for file in found.files or ():
+        if file.parent.name == "sboms" and file.suffix == ".json":
+            told = json.loads(file.read_text(encoding="utf-8"))
+            for part in Bom.from_json({"components": told.get("components", ())}).components:  # type: ignore[attr-defined]
+                if canonical(part.name) != name:
+                    part.bom_ref.value = f"{name}/{file.name}#{part.bom_ref.value or part.name}"
+                    yield part
 
 
 def python_licenses(told: metadata.PackageMetadata) -> Sequence[License]:
@@ -169,7 +184,8 @@ def main() -> None:
         "sites", type=Path, nargs="+", help="folders with Python packages; one that is missing has none"
     )
     given = parser.parse_args()
-    logging.getLogger("debian").setLevel(logging.ERROR)  # what it thinks of the form of others' files
+    logging.getLogger("debian").setLevel(logging.ERROR)  # what they think of the form of others' files
+    warnings.simplefilter("ignore", BaseSchemaDeprecationWarning)
     made = bill(given.root, given.sites, installed(given.report), given.python)
     outputter = make_outputter(made, OutputFormat.JSON, SchemaVersion.V1_6)
     outputter.output_to_file(str(given.output), allow_overwrite=True, indent=1)
