@@ -155,6 +155,28 @@ async def test_a_small_owners_run_goes_to_a_worker_beside_a_backlog_of_100_000(d
     assert Counter(run.owner for run in answer.runs)[SMALL] == 1
 
 
+async def test_a_workers_fresh_run_does_not_wait_for_what_is_retried_again_and_again(db: database.Database) -> None:
+    plan = jobs.pooled(pool="team-a/mailers")
+    async with db.transaction() as connection:
+        holder = await jobs.hold_all(connection)
+        text = "INSERT INTO pools (pool, owner, name) VALUES (%s, %s, 'mailers')"
+        await connection.execute(text.encode(), (jobs.POOL, jobs.OWNER))
+        at = await database.now(connection) - timedelta(hours=1)
+        storm = await jobs.make_jobs(connection, 300, job=plan, name="storm")
+        for job in storm:
+            await jobs.make_run(connection, job, S.RETRYING, at=at, attempt=1, failures=1, ready_at=at)
+        fresh = await jobs.make_job(connection, plan, name="fresh")
+        await jobs.make_run(connection, fresh, S.QUEUED, queue_at=at + timedelta(minutes=59))
+    assert await admit.Admit(db).run_once([ids.twin(shard, pooled=True) for shard in holder.generations]) == len(storm)
+    pools = service.Pools(db, replica="one", lease=jobs.LONG)
+    asked = protocol.ClaimRequest(
+        request_id=uuid.uuid4(), worker=jobs.WORKER, handlers=(jobs.HANDLER,), max=10, wait_seconds=0
+    )
+    async with serving(pools):
+        answer = await pools.claim(jobs.POOL, asked)
+    assert fresh.name in {run.job for run in answer.runs}
+
+
 @contextlib.asynccontextmanager
 async def serving(pools: service.Pools) -> AsyncIterator[None]:
     """Its loop over queues that are waited for runs in the block."""
@@ -209,6 +231,17 @@ async def test_owners_have_turns_beside_a_backlog_however_many_are_big(db: datab
     found = await fired(db)
     assert {found[owner] for owner in small} == {20}
     assert found.total() == 5 * fire.BATCH, "the other half is for those who wait for longest"
+
+
+async def test_replicas_that_share_a_backlog_fire_each_slot_once(db: database.Database) -> None:
+    sizes = {BIG: 2_500, SMALL: 90, "k8s/other": 30}
+    await backlog(db, sizes)
+    firers = [fire.Fire(db) for _ in range(2)]
+    while sum(await asyncio.gather(*(firer.run_once(ids.POD_SHARDS) for firer in firers))):
+        pass
+    assert await fired(db) == sizes
+    async with db.transaction() as connection:
+        assert await jobs.one(connection, "SELECT count(DISTINCT job_id) FROM live_runs") == sum(sizes.values())
 
 
 async def test_none_of_very_many_owners_is_forgotten_beside_a_backlog(db: database.Database) -> None:
