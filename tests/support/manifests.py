@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from tests.support import helm
+from tests.support.kubectl import Kubectl, wait_for
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 FILE = FOLDER / "clockhand.yaml"
@@ -40,6 +41,15 @@ def namespace() -> helm.Object:
     """That of all of them."""
     found: helm.Object = yaml.safe_load((FOLDER / "namespace.yaml").read_text(encoding="utf-8"))
     return found
+
+
+def declare(kubectl: Kubectl, *, known: str) -> None:
+    """Definitions, rights and policies, for a test that is Clockhand itself; `known` is a field of what it is about."""
+    kubectl.run("apply", "-f", str(FOLDER.parent / "crds"))
+    kubectl.run("wait", "--for=condition=Established", "crd", "--all")
+    kubectl.apply(namespace(), *objects(*RIGHTS, *POLICIES))
+    published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
+    wait_for("the published schema", lambda: known in kubectl.call("get", "--raw", published).out)
 
 
 @functools.cache

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from clockhand.kube import objects as calls
 from clockhand.kube import pods
 from clockhand.store import database, duties
 
-ROOT = Path(__file__).resolve().parents[3]
 OPERATOR = "system:serviceaccount:clockhand-system:clockhand-operator"
 GROUPS = ("system:serviceaccounts", "system:serviceaccounts:clockhand-system", "system:authenticated")
 TEAM, OTHER = "team-a", "team-b"
@@ -45,11 +43,7 @@ def editor(user: str) -> list[objects.Object]:
 def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         kubectl = Kubectl(running.kubeconfig)
-        kubectl.run("apply", "-f", str(ROOT / "crds"))
-        kubectl.run("wait", "--for=condition=Established", "crd", "--all")
-        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS, *manifests.POLICIES))
-        published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
-        wait_for("the published schema", lambda: "maxResources" in kubectl.call("get", "--raw", published).out)
+        manifests.declare(kubectl, known="maxResources")
         for team in (TEAM, OTHER):
             kubectl.create_namespace(team)
             kubectl.within(team).apply(*editor("jane"))

@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from clockhand.kube import objects as listed
 from clockhand.kube import workloads as calls
 from clockhand.store import database, duties
 
-ROOT = Path(__file__).resolve().parents[3]
 OPERATOR = "system:serviceaccount:clockhand-system:clockhand-operator"
 GROUPS = ("system:serviceaccounts", "system:serviceaccounts:clockhand-system", "system:authenticated")
 DEFAULTS = workloads.Defaults("clockhand-worker", "http://clockhand-api.clockhand-system:8080")
@@ -40,11 +38,7 @@ Json = dict[str, Any]
 def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         kubectl = Kubectl(running.kubeconfig)
-        kubectl.run("apply", "-f", str(ROOT / "crds"))
-        kubectl.run("wait", "--for=condition=Established", "crd", "--all")
-        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS, *manifests.POLICIES))
-        published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
-        wait_for("the published schema", lambda: "execCommands" in kubectl.call("get", "--raw", published).out)
+        manifests.declare(kubectl, known="execCommands")
         yield running
 
 
