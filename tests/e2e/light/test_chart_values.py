@@ -121,8 +121,11 @@ def test_processes_connect_to_the_brokers_of_the_values(release: charted.Charted
         return len(found["partitions"])
 
     assert wait_for("the topic", partitions) == PARTITIONS
-    pool = wait_for("the pool's status", lambda: release.kubectl.within("team-a").get("wpool", "mailers").get("status"))
-    assert objects.condition({"status": pool}, "KafkaReachable")["status"] == "True"
+    team = release.kubectl.within("team-a")
+    wait_for(
+        "the condition",
+        lambda: objects.condition(team.get("wpool", "mailers"), "KafkaReachable").get("status") == "True",
+    )
 
 
 async def topics(broker: kafka.Broker, *names: str) -> list[Any]:
