@@ -25,8 +25,12 @@ class Charted(installation.Processes):
         """With `secrets` beside that of the database; returns when all parts are ready."""
         own = self.kubectl.create_namespace(installation.OWN, labels=RESTRICTED)
         own.apply(secret("clockhand-database", {"url": self._url.encode()}), *secrets)
+        # pools among the values must not have to wait for their kind: the API server of a busy machine takes its time
+        own.run("apply", "--server-side", "-f", str(installation.ROOT / "crds"))
+        own.run("wait", "--for=condition=Established", *installation.DEFINITIONS)
         release = helm.Helm("helm4", self.kubectl.kubeconfig)
-        release.run("install", helm.RELEASE, str(helm.CHART), "--timeout=3m", values={**helm.DATABASE, **values})
+        install = ("install", helm.RELEASE, str(helm.CHART), "--take-ownership", "--timeout=3m")
+        release.run(*install, values={**helm.DATABASE, **values})
         own.run("delete", "service", "clockhand-runs")
         own.apply(self._runs_service())
         port = json.dumps({"spec": {"service": {"port": self._runs_port}}})

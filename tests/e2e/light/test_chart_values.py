@@ -58,7 +58,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> pki.Authority:
 def release(
     cluster: light.LightCluster, server: postgres.PostgresServer, broker: kafka.Broker, authority: pki.Authority
 ) -> Iterator[charted.Charted]:
-    """A first install of what needs something else to be there: a certificate, brokers, a namespace to watch."""
+    """One that needs something else to be there: a certificate, brokers, a namespace to watch."""
     own = {f"tls.{end}": (authority.folder / f"tls.{end}").read_bytes() for end in ("crt", "key")}
     values: dict[str, Any] = {
         "watchNamespaces": ["team-a"],
