@@ -53,9 +53,8 @@ class Helm:
         return done.stderr
 
     def template(self, values: Values, *, release: str = RELEASE) -> Sequence[Object]:
-        """Every object of a release with these values, hooks and tests among them, where its kinds are known already."""
-        cluster = (KUBE_VERSION, "--api-versions=clockhand.dev/v1alpha1/WorkerPool")
-        rendered = self.run("template", release, str(CHART), *cluster, values=values)
+        """Every object of a release with these values, hooks and tests among them."""
+        rendered = self.run("template", release, str(CHART), KUBE_VERSION, values=values)
         return [found for found in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if found]
 
     def _call(self, arguments: Sequence[str], values: Values | None) -> subprocess.CompletedProcess[str]:
