@@ -8,8 +8,8 @@
     async def send(run: Run) -> None: ...
 """
 
-from clockhand.errors import Stale
+from clockhand.errors import Stale, Unavailable
 from clockhand.worker.sdk import Fail, RetryAfter, Run
 from clockhand.worker.worker import Worker
 
-__all__ = ["Fail", "RetryAfter", "Run", "Stale", "Worker"]
+__all__ = ["Fail", "RetryAfter", "Run", "Stale", "Unavailable", "Worker"]
