@@ -42,14 +42,11 @@ def test_a_release_takes_the_place_of_the_plain_manifests(cluster: Kubectl) -> N
     team = cluster.within("team-a")
     team.apply(objects.job("stays"))
     uid = team.get("sjob", "stays")["metadata"]["uid"]
-    for places, kinds in (
-        ("", "apiservices,clusterroles,clusterrolebindings"),
-        ("", "validatingadmissionpolicies,validatingadmissionpolicybindings"),
-        ("kube-system", "rolebindings"),
-        (helm.NAMESPACE, "deployments,jobs,services,configmaps,secrets,serviceaccounts"),
-        (helm.NAMESPACE, "poddisruptionbudgets,roles,rolebindings"),
-    ):
-        cluster.within(places).run("delete", kinds, "-l", "app.kubernetes.io/part-of=clockhand")
+    for command in commands_after("From plain manifests to the chart"):
+        cluster.run(*command[1:])
+    kinds = cluster.run("api-resources", "--namespaced=false", "--verbs=list", "--output=name").out.split()
+    left = cluster.items(",".join(kinds), "-l", "app.kubernetes.io/part-of=clockhand")
+    assert {thing["kind"] for thing in left} <= {"CustomResourceDefinition", "Namespace"}
     there = helm.Helm("helm4", cluster.kubeconfig)
     there.run(
         "install", "clockhand", str(helm.CHART), "--take-ownership", "--timeout=3m", values=chart_cases.MATRIX["secret"]
@@ -140,6 +137,13 @@ def test_every_object_is_valid(known: Kubectl, name: str) -> None:
     )
     assert len(said.out.splitlines()) == len(objects)
     assert "Warning" not in said.err, "PodSecurity, or something deprecated"
+
+
+def commands_after(words: str) -> list[list[str]]:
+    """Those that docs/operations.md gives next."""
+    page = (installation.ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    block = page.partition(words)[2].partition("```sh\n")[2].partition("```")[0]
+    return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
 
 
 def annotations_of(thing: helm.Object) -> dict[str, str]:
