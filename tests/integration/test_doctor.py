@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,17 @@ async def test_a_schema_of_another_release(db: database.Database, database_url: 
     assert (await examined.finding_of(patient, "overdue")).sentence == "it needs `schema`"
     await run(db, "DELETE FROM schema_migrations")
     assert "lacks 0001_before_initial.sql" in (await look(db, database_url, "schema")).sentence
+
+
+async def test_a_check_that_fails_hides_no_other(db: database.Database, database_url: str) -> None:
+    def broken() -> datetime:
+        raise ValueError("no time")
+
+    patient = dataclasses.replace(await examined.patient_of(db, database_url), here=broken)
+    failed, other = await examination.examine(patient, ["host-clock", "schema"])
+    assert failed.finding.verdict is Verdict.SKIPPED
+    assert "ValueError: no time" in failed.finding.sentence
+    assert other.finding.verdict is Verdict.OK
 
 
 async def test_too_few_connections(db: database.Database, database_url: str) -> None:

@@ -228,6 +228,7 @@ async def test_the_certificate_that_is_served(
     await serving.believe(front)
     try:
         assert (await found(good, good.ca)).verdict is Verdict.OK
+        assert (await found(good, "# für uns\n".encode() + good.ca)).verdict is Verdict.OK
         soon = await found(good, good.ca, later=certificates.LEAF_LIFE - datetime.timedelta(days=7))
         assert (soon.verdict, soon.sentence[:13]) == (Verdict.WARNING, "it expires at")
         for shown, bundle, said, advice in (

@@ -107,6 +107,8 @@ async def _look(patient: Patient, check: table.Check, found: dict[str, Finding])
         return findings.skipped(f"this account may not look: {error}")
     except errors.ClockhandError as error:
         return findings.skipped(f"it could not be looked at: {error}")
+    except Exception as error:  # a mistake in one check hides nothing of the others
+        return findings.skipped(f"the check itself failed, please report it: {type(error).__name__}: {error}")
 
 
 async def _connected(

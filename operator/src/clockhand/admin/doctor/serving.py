@@ -68,7 +68,8 @@ def _context(bundle: str) -> ssl.SSLContext:
     # any certificate of the bundle may be where a chain ends
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     if bundle:
-        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii", "replace"))
+        # between certificates there may be comments of any kind
+        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii", "ignore"))
     else:
         context.load_default_certs()
     return context
