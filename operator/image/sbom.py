@@ -114,12 +114,14 @@ def interpreter(version: str) -> Component:
 
 def debian_packages(root: Path) -> Iterator[Component]:
     system = os_release(root / "etc/os-release")
+    # testing has no number yet
+    release = system.get("VERSION_ID") or system.get("VERSION_CODENAME", "unknown")
     with (root / "var/lib/dpkg/status").open(encoding="utf-8") as status:
         for package in Packages.iter_paragraphs(status, use_apt_pkg=False):
             if package["Status"] != INSTALLED:
                 continue
             name, version = package["Package"], package["Version"]
-            qualifiers = {"arch": package["Architecture"], "distro": f"{system['ID']}-{system['VERSION_ID']}"}
+            qualifiers = {"arch": package["Architecture"], "distro": f"{system['ID']}-{release}"}
             purl = PackageURL("deb", namespace=system["ID"], name=name, version=version, qualifiers=qualifiers)
             yield Component(
                 name=name,
@@ -154,7 +156,7 @@ def license_named(text: str) -> License:
 
 
 def os_release(path: Path) -> Mapping[str, str]:
-    words = (shlex.split(line) for line in path.read_text(encoding="utf-8").splitlines())
+    words = (shlex.split(line, comments=True) for line in path.read_text(encoding="utf-8").splitlines())
     return dict(word[0].split("=", 1) for word in words if word)
 
 

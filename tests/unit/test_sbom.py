@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -61,7 +62,7 @@ REPORTS = {
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("sbom")
-    files = {"etc/os-release": 'ID=debian\n\nVERSION_ID="12"\n', "var/lib/dpkg/status": STATUS}
+    files = {"etc/os-release": '# Debian\'s\nID=debian\n\nVERSION_ID="12"\n', "var/lib/dpkg/status": STATUS}
     files |= {f"usr/share/doc/{name}/copyright": said for name, said in COPYRIGHTS.items()}
     files |= {name: json.dumps({"install": [entry]}) for name, entry in REPORTS.items()}
     for name, content in files.items():
@@ -129,6 +130,17 @@ def test_packages_of_the_base_are_in_it_while_they_are_installed(parts: dict[str
     assert parts["dash"]["description"] == "POSIX-compliant shell"
     assert parts["python"]["version"] == "3.13.1" != platform.python_version()
     assert "gone" not in parts
+
+
+def test_a_base_without_a_number_is_named_by_its_codename(tmp_path: Path) -> None:
+    for name, content in {
+        "etc/os-release": "ID=debian\nVERSION_CODENAME=forky\n",
+        "var/lib/dpkg/status": STATUS,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(content)
+    parts = runpy.run_path(str(PROGRAM))["debian_packages"](tmp_path)
+    assert {part.purl.qualifiers["distro"] for part in parts} == {"debian-forky"}
 
 
 def canonical(name: str) -> str:
