@@ -40,6 +40,7 @@ IMAGES = (
     "demoDatabase.image.tag=dev",
 )
 """What `INSTALL` is told besides: where the images are, and to bring a database along."""
+NEEDED = ("localhost:1/clockhand:dev", "localhost:1/clockhand-worker:dev", "localhost:1/clockhand-postgres:dev")
 INSTALL_SECONDS = 360.0
 WATCH_SECONDS = 120.0
 PAUSE_SECONDS = 2.0
@@ -112,6 +113,7 @@ def demonstrate(times: Times) -> None:
 def bring_up() -> Path:
     """The kubeconfig of a cluster: that of KUBECONFIG, or one made for this."""
     if os.environ.get("KUBECONFIG"):
+        steps.say(f"The cluster of KUBECONFIG has to have these images, which `make images` builds: {', '.join(NEEDED)}")
         return release.find_kubeconfig()
     if clusters.main(["up"]) != 0:
         raise DemoError("there is no cluster to show it on; with KUBECONFIG set, one of yours is used")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,19 @@ def test_the_install_names_the_release_that_the_demo_looks_at() -> None:
     assert words[2] == helm.RELEASE
     assert (generated.ROOT / words[3]) == helm.CHART
     assert words[words.index("--namespace") + 1] == helm.NAMESPACE
+
+
+def test_whoever_has_a_cluster_is_told_of_the_images_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert demo.bring_up() == tmp_path / "kubeconfig"
+    said = capsys.readouterr().err
+    given = dict(value.split("=") for value in demo.IMAGES)
+    named = [f"{given[key]}:{given[key.replace('repository', 'tag')]}" for key in given if key.endswith("repository")]
+    assert len(named) == 3
+    assert all(image in said for image in named)
+    assert "make images" in said
 
 
 def test_a_pod_that_is_done_is_not_waited_for() -> None:
