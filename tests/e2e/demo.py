@@ -113,7 +113,9 @@ def demonstrate(times: Times) -> None:
 def bring_up() -> Path:
     """The kubeconfig of a cluster: that of KUBECONFIG, or one made for this."""
     if os.environ.get("KUBECONFIG"):
-        steps.say(f"The cluster of KUBECONFIG has to have these images, which `make images` builds: {', '.join(NEEDED)}")
+        steps.say(
+            f"The cluster of KUBECONFIG has to have these images, which `make images` builds: {', '.join(NEEDED)}"
+        )
         return release.find_kubeconfig()
     if clusters.main(["up"]) != 0:
         raise DemoError("there is no cluster to show it on; with KUBECONFIG set, one of yours is used")
