@@ -66,9 +66,12 @@ beside = $(MAKE) --no-print-directory --jobs=2 --keep-going
 e2e: clusters ## The suite on a light cluster, on the real one (or any by KUBECONFIG=), and on none
 	$(beside) e2e-real e2e-light e2e-standalone
 
-e2e-real: install # one after the other: both install on the one cluster
-	$(MAKE) --no-print-directory e2e-kind
-	$(MAKE) --no-print-directory e2e-chart
+# one after the other, as both install on the one cluster; a failure of the first says nothing of the second
+e2e-real: install
+	@failed=0; \
+	$(MAKE) --no-print-directory e2e-kind || failed=1; \
+	$(MAKE) --no-print-directory e2e-chart || failed=1; \
+	exit $$failed
 
 e2e-kind e2e-light e2e-chart: e2e-%: install
 	$(PY) -m pytest -q tests/e2e/$*

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.cluster import kind_cluster
 from tests.support import installation as installations
+from tests.support import release
 from tests.support.kubectl import Kubectl
 
 LIGHT = os.environ.get("CLOCKHAND_E2E") == "light"
@@ -56,12 +57,17 @@ def installation() -> Iterator[installations.Installation]:
     if not kubeconfig.is_file():
         pytest.fail(f"there is no {kubeconfig}: set KUBECONFIG, or let `make cluster-up` bring up a cluster")
     manifests = installations.Manifests(kubeconfig)
+    theirs = kubeconfig != kind_cluster.kubeconfig()
     if manifests.exists:
-        if kubeconfig != kind_cluster.kubeconfig():
+        if theirs:
             pytest.fail(f"Clockhand is installed there already, and the suite would replace it: {kubeconfig}")
         manifests.remove()
-    manifests.install()
-    yield manifests
+    try:
+        manifests.install()
+        yield manifests
+    finally:
+        if theirs:
+            release.Release("helm4", kubeconfig).clear()
 
 
 @pytest.fixture(scope="session")
