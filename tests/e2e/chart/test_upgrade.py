@@ -85,13 +85,20 @@ def half_way(one: release.Release, people: Kubectl) -> Iterator[None]:
     for pod in processes(one, "operator"):
         told = doctor(one, pod)
         assert told["schema"]["verdict"] == "ok"
-        assert told["replicas"]["sentence"] == f"replicas have different releases: {OLD}, {NEW}"
+        assert tells_of_both(told["replicas"]), told
     steady.wait_for_more(people)
     hold(one, deployments, seconds=0)
     for name in deployments:
         one.own.run("rollout", "status", name, "--timeout=240s", seconds=250)
     wait_for("the pods that were replaced to go", lambda: len(versions(one)) == 1)
     assert {doctor(one, pod)["schema"]["verdict"] for pod in processes(one, "operator")} == {"ok"}
+
+
+def tells_of_both(replicas: Mapping[str, Any]) -> bool:
+    """Or of what comes first: a process that did not end in time was killed, and is missed for an hour."""
+    sentence = str(replicas["sentence"])
+    different = f"replicas have different releases: {OLD}, {NEW}"
+    return sentence == different or sentence.endswith("fell silent within the last hour")
 
 
 def hold(one: release.Release, deployments: list[str], *, seconds: int) -> None:
