@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import types
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -11,13 +13,14 @@ import pytest
 from tests.support import rested, statements
 from tests.support.rested import TEAM
 
+from clockhand import errors
 from clockhand.domain import resources
 from clockhand.engine import limits, loops, templates
 from clockhand.engine.jobs import editing, service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.kube import pods
-from clockhand.store import database, duties, partitions
+from clockhand.store import database, duties, mirroring, partitions
 
 NOBODY = connections.Connection(server="http://127.0.0.1:1")
 LEASE = timedelta(minutes=5)
@@ -109,6 +112,42 @@ async def test_one_that_is_stored_late_under_an_earlier_number_is_not_overlooked
         assert (await standing(core, early))[0] == "Invalid"
     await holder.renew()
     assert (await standing(core, late))[0] == "Invalid"
+
+
+async def test_a_look_that_failed_is_made_up_for(
+    core: service.Jobs, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the database was away, and though nothing new came since."""
+    await holder.renew()
+    monkeypatch.setattr(templates, "_LONGEST_WRITE", 0.0)
+    job = await make(core, WRONG)
+    with monkeypatch.context() as away:
+        away.setattr(mirroring, "unchecked_page", unavailable)
+        with pytest.raises(errors.Unavailable):
+            await holder.renew()
+    assert (await standing(core, job))[0] == "Active"
+    await holder.renew()
+    assert (await standing(core, job))[0] == "Invalid"
+
+
+async def test_a_last_look_is_taken_when_nothing_can_come_late_any_more(
+    core: service.Jobs, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where no renewal came in all that time."""
+    await rested.make(core, TEAM)
+    await holder.renew()
+    later = types.SimpleNamespace(monotonic=lambda: time.monotonic() + templates._LONGEST_WRITE)
+    monkeypatch.setattr(templates, "time", later)
+    asked = statements.named(monkeypatch)
+    await holder.renew()
+    assert "mirroring.last_spec_before" in asked
+    asked.clear()
+    await holder.renew()
+    assert asked == ["duties.renew"]
+
+
+async def unavailable(*_: object, **__: object) -> None:
+    raise errors.Unavailable("the database is away")
 
 
 async def test_where_nothing_is_new_nothing_is_asked(

@@ -88,11 +88,13 @@ class Templates:
             self._queue((one.owner, one.template_hash), one.job_ids)
 
     def heard(self, newest_spec: int) -> None:
-        """Wants a look at new specs where there are any by now, or one with a lower number may have come after it."""
-        now = time.monotonic()
+        """Wants a look at new specs where there are any by now, or one with a lower number may have come after it.
+
+        Until a look has succeeded that began when none could come any more: one that failed is made up for.
+        """
         if newest_spec != self._newest:
-            self._newest, self._look_until = newest_spec, now + _LONGEST_WRITE
-        if now < self._look_until:
+            self._newest, self._look_until = newest_spec, time.monotonic() + _LONGEST_WRITE
+        if self._looked_at < self._look_until:
             self._look = True
             self._filled.set()
 
