@@ -23,6 +23,12 @@ def test_the_time_moves_with_the_status_only() -> None:
     assert other[0]["lastTransitionTime"] == "2026-11-01T13:00:00Z"
 
 
+def test_what_somebody_else_wrote_without_a_time_gets_one() -> None:
+    bare = {"type": "Ready", "status": "True"}
+    [one] = conditions.merge([bare], [GOOD], now=FIRST, generation=1)
+    assert (one["reason"], one["lastTransitionTime"]) == ("Scheduled", "2026-11-01T12:00:00Z")
+
+
 def test_others_stay_unless_dropped() -> None:
     paused = {"type": "Paused", "status": "True", "reason": "Failures", "message": "", "more": 1}
     stored = conditions.merge([paused], [GOOD, VALID], now=FIRST, generation=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +32,7 @@ GROUPS = ("system:serviceaccounts", "system:serviceaccounts:clockhand-system", "
 DEFAULTS = workloads.Defaults("clockhand-worker", "http://clockhand-api.clockhand-system:8080")
 KEPT = ("deployment", "serviceaccount", "configmap", "poddisruptionbudget")
 NAME = "clockhand-pool-mailers"
+UNTIL_SECONDS = 180.0
 Json = dict[str, Any]
 
 
@@ -70,7 +72,8 @@ class Tended:
 
     async def until(self, what: str, condition: Callable[[], Any]) -> Any:
         """Passes until `condition` holds; the bound only ends a failing test."""
-        for _ in range(100):
+        deadline = time.monotonic() + UNTIL_SECONDS
+        while time.monotonic() < deadline:
             await self.once()
             if found := await asyncio.to_thread(condition):
                 return found
@@ -294,9 +297,13 @@ async def test_pods_that_cannot_be_made_are_told(tended: Tended, monkeypatch: py
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     tended.kubectl.apply(quota)
     wait_for("the quota", lambda: tended.kubectl.get("resourcequota", "none").get("status", {}).get("hard"))
-    await tended.apply()
+    monkeypatch.setattr(news, "PATIENCE", timedelta(days=1))
+    await tended.apply(dispatch="Kafka", handlers=["email.send"])
     await tended.until("the message", lambda: "exceeded quota" in tended.ready().get("message", ""))
     assert tended.ready()["reason"] == "WorkersNotReady"
+    async with tended.db.transaction() as connection:
+        await connection.execute("UPDATE pools SET kafka_error = 'no broker answers'")
+    await tended.until("what is told after it", lambda: tended.events("BrokersUnreachable"))
     assert not tended.events("WorkersNotReady"), "it may pass by itself"
     monkeypatch.setattr(news, "PATIENCE", timedelta())
     [told] = await tended.until("the event", lambda: tended.events("WorkersNotReady"))
@@ -309,6 +316,17 @@ async def test_pods_that_cannot_be_made_are_told(tended: Tended, monkeypatch: py
     [over] = await tended.until("the end of it", lambda: tended.events("Ready"))
     assert (over["type"], over["message"]) == ("Normal", "1 of 1 workers are ready")
     assert [one["count"] for one in tended.events("WorkersNotReady")] == [1]
+
+
+async def test_conditions_of_somebody_else_are_replaced(tended: Tended) -> None:
+    """The definition asks for no more than a type and a status."""
+    await tended.apply(dispatch="Kafka", handlers=["email.send"])
+    bare = [{"type": kind, "status": "True"} for kind in ("Ready", "KafkaReachable")]
+    patch = json.dumps({"status": {"conditions": bare}})
+    tended.kubectl.run("patch", "wpool", "mailers", "--subresource=status", "--type=merge", "-p", patch)
+    await tended.until("workers", lambda: tended.status().get("readyReplicas") == 1)
+    for shown in (tended.ready(), reachable(tended)):
+        assert (shown["status"], "reason" in shown, "lastTransitionTime" in shown) == ("True", True, True)
 
 
 async def test_a_worker_that_cannot_start_says_why(tended: Tended) -> None:

@@ -47,15 +47,16 @@ def merge(
     gone = frozenset(dropped)
     result = {str(old["type"]): dict(old) for old in stored if old["type"] not in gone}
     for condition in new:
-        old = result.get(condition.type)
-        moved = old is None or old.get("status") != condition.status
+        old = result.get(condition.type, {})
+        # what somebody else wrote need not have a time
+        since = old.get("lastTransitionTime") if old.get("status") == condition.status else None
         result[condition.type] = {
             "type": condition.type,
             "status": condition.status,
             "reason": condition.reason,
             "message": condition.message[:MESSAGE_LIMIT],
             "observedGeneration": generation,
-            "lastTransitionTime": instants.rfc3339(now) if moved or old is None else old["lastTransitionTime"],
+            "lastTransitionTime": since or instants.rfc3339(now),
         }
     return [result[kind] for kind in sorted(result)]
 

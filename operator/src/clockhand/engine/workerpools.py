@@ -237,8 +237,7 @@ def _conditions(
     pool: workerpool.Pool, staff: workforce.Staff, loaded: workerpools.Loaded | None, *, now: datetime
 ) -> conditions.Stored:
     told = [staff.condition]
-    uses_kafka = pool.spec is not None and pool.spec.dispatch is workerpool.Dispatch.KAFKA
-    if loaded is not None and uses_kafka:
+    if loaded is not None and pool.spec is not None and pool.spec.dispatch is workerpool.Dispatch.KAFKA:
         told.append(_kafka(loaded.kafka_error))
     stored = pool.status.get("conditions")
     return conditions.merge(
@@ -246,7 +245,7 @@ def _conditions(
         told,
         now=now,
         generation=pool.generation,
-        dropped=() if uses_kafka else (conditions.KAFKA_REACHABLE,),
+        dropped={conditions.KAFKA_REACHABLE} - {one.type for one in told},
     )
 
 

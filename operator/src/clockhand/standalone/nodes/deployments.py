@@ -148,7 +148,7 @@ def _member(pod: stores.Json, digest: str) -> rollout.Member:
     return rollout.Member(
         uid=metadata["uid"],
         current=(metadata.get("labels") or {}).get(_HASH_LABEL) == digest,
-        ready=any(one["type"] == "Ready" and one["status"] == "True" for one in conditions),
+        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         created=metadata["creationTimestamp"],
         over=status.get("phase") in ("Succeeded", "Failed"),
         going=bool(metadata.get("deletionTimestamp")),
