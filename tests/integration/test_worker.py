@@ -289,15 +289,18 @@ async def test_who_asks_before_its_effect_does_nothing_once_its_lease_is_lost(
     db: database.Database, api: workers_api.Served, secret: str, tmp_path: Path
 ) -> None:
     await short_leases(db, seconds=10)
-    name = await queued(db, "careful", retry=spec.Retry(backoff=spec.Backoff(initial_seconds=1)))
+    retry = spec.Retry(max_attempts=50, max_disruptions=50, backoff=spec.Backoff(initial_seconds=1, max_seconds=1))
+    name = await queued(db, "careful", retry=retry)
     async with through_a_wire(api, secret, tmp_path) as (wire, worker):
-        await worker.until(lambda effects: effects == ["careful-00000 1 begun"])
+        await worker.until(lambda effects: effects[:1] == ["careful-00000 1 begun"])
         wire.cut()
         worker.tell("go")
         await until_logged(worker, "lease_lost")
         wire.mend()
-        assert (await ended(db, name))[name][:3] == ("Succeeded", None, 2)
-    assert worker.effects() == ["careful-00000 1 begun", "careful-00000 2 begun", "careful-00000 2 done"]
+        state, _, last, *_ = (await ended(db, name))[name]
+    assert (state, last > 1) == ("Succeeded", True)
+    # a slow machine may lose further ones in the same way
+    assert [line for line in worker.effects() if line.endswith(" done")] == [f"careful-00000 {last} done"]
 
 
 async def test_a_worker_that_was_frozen_past_its_lease_does_nothing_more(
