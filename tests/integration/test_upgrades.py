@@ -125,7 +125,9 @@ def test_what_ends_a_release_waits_until_it_is_gone(
     following.call("migrate")
     place = released.place()
     with last.serving(place):
-        assert f"({kept.VERSION})" in following.refusal("migrate", "--after")
+        refusal = following.refusal("migrate", "--after")
+        assert f"({kept.VERSION})" in refusal
+        assert "End the roll-out first" in refusal
     assert "0003_after_takes_away.sql is to come" in following.call("migrate", "--check")
     # the release before goes on, whatever it is asked: so does its hook in a chart
     assert "the schema fits this release" in last.call("migrate")
@@ -150,7 +152,9 @@ def test_no_step_is_left_out(
     last.on(server.url(database)).call("migrate")
     # 0003 ends the last release, or one before it: this one cannot know
     for arguments in (("migrate",), ("migrate", "--check")):
-        assert "0003_after_takes_away.sql comes before it" in far.refusal(*arguments)
+        refusal = far.refusal(*arguments)
+        assert "0003_after_takes_away.sql comes before it" in refusal
+        assert "does not know it: scale all parts to 0" in refusal
     assert "applied 0004_before_adds_again.sql" in far.call("migrate", "--after")
 
     empty = server.new_database()

@@ -52,4 +52,7 @@ async def _refuse_beside_others(db: database.Database) -> None:
     live = [row for row in rows if now - row.last_seen <= _SILENT]
     others = [f"{row.replica} ({row.release or 'unknown'})" for row in live if row.release != mine]
     if others:
-        raise errors.Conflict(f"processes of other releases than {mine} work on the database: {', '.join(others)}")
+        raise errors.Conflict(
+            f"processes of other releases than {mine} work on the database: {', '.join(others)}. End the roll-out first; "
+            f"a process that was killed counts for {_SILENT.total_seconds():.0f} s more"
+        )

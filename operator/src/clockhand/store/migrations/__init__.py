@@ -126,7 +126,8 @@ def _refuse_what_is_blocked(missing: Sequence[Migration]) -> None:
     if blocked is not None:
         raise errors.SchemaMismatch(
             f"the database lacks {blocked.name}, and {missing[0].name} comes before it: run `clockhand migrate --after` "
-            "of the release that runs now, then `clockhand migrate` of this one"
+            "of the release that runs now, then `clockhand migrate` of this one. If a release is skipped, the one that "
+            "runs does not know it: scale all parts to 0, then run `clockhand migrate --after` of this one"
         )
 
 
