@@ -78,7 +78,7 @@ class Manifests:
         self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
         self.kubectl.run("apply", "-f", str(manifests.FOLDER / "namespace.yaml"))
         self.kubectl.run("apply", "-k", str(manifests.FOLDER / "demo-postgres"))
-        self.kubectl.run("apply", "-k", str(manifests.FOLDER))
+        self.kubectl.run("apply", "-k", str(manifests.WITH_IMAGES))
         self._wait_until_it_stands()
         self._url = self._own.get("secret", "clockhand-database")["data"]["url"]
 

@@ -14,6 +14,8 @@ from tests.support.kubectl import Kubectl, wait_for
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 FILE = FOLDER / "clockhand.yaml"
+WITH_IMAGES = Path(__file__).parents[1] / "e2e/kind"
+"""An overlay with the images of the cluster of tests."""
 VALUES: Mapping[str, Any] = {**helm.DATABASE, "migrate": {"hook": False}, "crds": {"install": False}}
 """Definitions are files of their own already, and nobody else knows hooks."""
 RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")

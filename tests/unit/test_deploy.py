@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import subprocess
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.support import kubectl, manifests
+from tests.support import helm, kubectl, manifests
 
 from clockhand import config
 from clockhand.domain import limits
 
 OWN = "clockhand-system"
+VERSION = yaml.safe_load((helm.CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
 DEFINITIONS = "scheduledjobs.clockhand.dev,workerpools.clockhand.dev,jobclasses.clockhand.dev"
 POLICIES = "clockhand-pod-template-author,clockhand-job-class-user,clockhand-worker-pool-author"
 
@@ -80,13 +82,13 @@ BINDINGS = {
 @functools.cache
 def built() -> Sequence[dict[str, Any]]:
     """All of it, with the database for demonstrations."""
-    return [
-        thing
-        for folder in (manifests.FOLDER, manifests.FOLDER / "demo-postgres")
-        for thing in yaml.safe_load_all(
-            subprocess.run([kubectl.program(), "kustomize", folder], check=True, capture_output=True).stdout
-        )
-    ]
+    return [*rendered(manifests.FOLDER), *rendered(manifests.FOLDER / "demo-postgres")]
+
+
+def rendered(folder: Path) -> Sequence[dict[str, Any]]:
+    """What `kubectl apply -k` would apply."""
+    done = subprocess.run([kubectl.program(), "kustomize", folder], check=True, capture_output=True)
+    return list(yaml.safe_load_all(done.stdout))
 
 
 def objects(*kinds: str) -> Iterator[dict[str, Any]]:
@@ -224,15 +226,27 @@ def test_the_limits_are_read_and_say_nothing_to_begin_with() -> None:
     assert limits.parse(yaml.safe_dump(commented)) != limits.NONE
 
 
-def test_images_are_named_in_one_place() -> None:
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [
+        (manifests.FOLDER, f"{{name}}:{VERSION}"),
+        # an overlay by the names that the folder has
+        (manifests.WITH_IMAGES, "localhost:1/{name}:dev"),
+    ],
+    ids=["stock", "overlay"],
+)
+def test_images_are_named_in_one_place(folder: Path, meant: str) -> None:
     names = {
         entry
-        for thing in objects("Deployment", "Job")
+        for thing in rendered(folder)
+        if thing["kind"] in ("Deployment", "Job")
         for container in thing["spec"]["template"]["spec"]["containers"]
-        for entry in (container["image"], *(one.get("value", "") for one in container["env"]))
-        if "clockhand" in entry and ":dev" in entry
+        for entry in (
+            container["image"],
+            *(one["value"] for one in container["env"] if one["name"] == "CLOCKHAND_WORKER_IMAGE"),
+        )
     }
-    assert names == {"localhost:1/clockhand:dev", "localhost:1/clockhand-worker:dev"}
+    assert names == {meant.format(name=name) for name in ("clockhand", "clockhand-worker")}
 
 
 def test_nothing_says_that_helm_keeps_it() -> None:
