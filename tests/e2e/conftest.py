@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.cluster import kind_cluster
 from tests.support import installation as installations
-from tests.support import release
 from tests.support.kubectl import Kubectl
 
 LIGHT = os.environ.get("CLOCKHAND_E2E") == "light"
@@ -67,7 +66,7 @@ def installation() -> Iterator[installations.Installation]:
         yield manifests
     finally:
         if theirs:
-            release.Release("helm4", kubeconfig).clear()
+            manifests.remove()
 
 
 @pytest.fixture(scope="session")
