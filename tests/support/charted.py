@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import helm, installation, ports
+from tests.support.kubectl import wait_for
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 Json = dict[str, Any]
@@ -27,7 +28,8 @@ class Charted(installation.Processes):
         own.apply(secret("clockhand-database", {"url": self._url.encode()}), *secrets)
         # pools among the values must not have to wait for their kind: the API server of a busy machine takes its time
         own.run("apply", "--server-side", "-f", str(installation.ROOT / "crds"))
-        own.run("wait", "--for=condition=Established", *installation.DEFINITIONS)
+        own.run("wait", "--for=condition=Established", *installation.DEFINITIONS, "--timeout=100s")
+        wait_for("the kinds to be served", lambda: own.call("get", "sjob,wpool,jobclass").code == 0)
         release = helm.Helm("helm4", self.kubectl.kubeconfig)
         install = ("install", helm.RELEASE, str(helm.CHART), "--take-ownership", "--timeout=3m")
         release.run(*install, values={**helm.DATABASE, **values})

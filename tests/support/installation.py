@@ -75,7 +75,7 @@ class Manifests:
 
     def install(self) -> None:
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
-        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
+        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS, "--timeout=100s")
         self.kubectl.run("apply", "-f", str(manifests.FOLDER / "namespace.yaml"))
         self.kubectl.run("apply", "-k", str(manifests.FOLDER / "demo-postgres"))
         self.kubectl.run("apply", "-k", str(manifests.WITH_IMAGES))
@@ -274,7 +274,7 @@ class Processes:
 
     def _apply(self) -> None:
         self.kubectl.run("apply", "-f", str(ROOT / "crds"))
-        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS)
+        self.kubectl.run("wait", "--for=condition=Established", *DEFINITIONS, "--timeout=100s")
         self.kubectl.apply(manifests.namespace())
         self.kubectl.apply(*manifests.objects(*manifests.RIGHTS, *manifests.POLICIES, "Secret"))
         [api_service] = manifests.objects("APIService")

@@ -48,7 +48,7 @@ def namespace() -> helm.Object:
 def declare(kubectl: Kubectl, *, known: str) -> None:
     """Definitions, rights and policies, for a test that is Clockhand itself; `known` is a field of what it is about."""
     kubectl.run("apply", "-f", str(FOLDER.parent / "crds"))
-    kubectl.run("wait", "--for=condition=Established", "crd", "--all")
+    kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=100s")
     kubectl.apply(namespace(), *objects(*RIGHTS, *POLICIES))
     published = "/openapi/v3/apis/clockhand.dev/v1alpha1"
     wait_for("the published schema", lambda: known in kubectl.call("get", "--raw", published).out)

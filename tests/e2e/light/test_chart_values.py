@@ -150,7 +150,9 @@ def test_kinds_of_other_projects_are_as_their_definitions_have_them(cluster: lig
         source = binaries.source_of("definitions", module)
         for file in files:
             kubectl.run("apply", "--server-side", "-f", str(source / file))
-    kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=100s")
+    served = "certificates,issuers,servicemonitors,prometheusrules"
+    wait_for("the kinds to be served", lambda: kubectl.call("get", served, "-A").code == 0)
     made = [
         thing
         for name in ("everything", "cert-manager", "issuer")

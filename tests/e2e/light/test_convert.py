@@ -27,7 +27,7 @@ def kubectl() -> Iterator[kubectls.Kubectl]:
     with light.LightCluster() as cluster:
         running = kubectls.Kubectl(cluster.kubeconfig)
         running.run("apply", "-f", str(ROOT / "crds/scheduledjob.yaml"))
-        running.run("wait", "--for=condition=Established", f"crd/{crd.PLURAL}.{crd.GROUP}")
+        running.run("wait", "--for=condition=Established", f"crd/{crd.PLURAL}.{crd.GROUP}", "--timeout=100s")
         schema = f"/openapi/v3/apis/{crd.GROUP}/{crd.VERSION}"
         kubectls.wait_for("the published schema", lambda: "fieldValidation" in running.call("get", "--raw", schema).out)
         for namespace in ("data", "shop"):

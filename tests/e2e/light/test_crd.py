@@ -25,7 +25,7 @@ def kubectl() -> Iterator[kubectls.Kubectl]:
     with light.LightCluster() as cluster:
         running = kubectls.Kubectl(cluster.kubeconfig)
         running.run("apply", "-f", str(ROOT / "crds"))
-        running.run("wait", "--for=condition=Established", "crd", "--all")
+        running.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=100s")
         kubectls.wait_for("the published schema", lambda: "fieldValidation" in published(running))
         yield running
 
