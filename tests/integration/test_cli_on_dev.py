@@ -39,6 +39,6 @@ async def test_what_it_does_without_settings_and_for_a_user_of_the_cluster(tmp_p
         assert (status["standing"], "Bad_Name" in status["message"]) == ("Invalid", True)
 
         Kubectl(kubeconfig).run("apply", "-f", str(ROOT / "examples/interval.yaml"))
-        Kubectl(kubeconfig).run("wait", "--for=condition=Ready", "sjob/interval")
+        Kubectl(kubeconfig).run("wait", "--for=condition=Ready", "sjob/interval", "--timeout=100s")
         assert shell("jobs", "pause", "interval", *person, fails=1).count("kubectl") == 1
         assert shell.json("jobs", "run", "interval", "--wait", *person)["state"] == "Succeeded"

@@ -141,7 +141,7 @@ async def test_definitions(
         assert (await look(db, server, operator, "definitions")).samples == (f"{name} is not there",)
     finally:
         kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-        kubectl.run("wait", "--for=condition=Established", f"crd/{name}")
+        kubectl.run("wait", "--for=condition=Established", f"crd/{name}", "--timeout=100s")
 
 
 async def test_the_runs_api(

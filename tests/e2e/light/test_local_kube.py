@@ -49,7 +49,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         asyncio.run(_migrate(url))
         kubectl = kubectls.Kubectl(cluster.kubeconfig)
         kubectl.run("apply", "-f", str(ROOT / "crds"))
-        kubectl.run("wait", "--for=condition=Established", "crd", "--all")
+        kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=100s")
         keys = cluster.directory / "pki"
         real = KubeHttp(cluster.url, cluster.ca, certificate=(keys / "admin.crt", keys / "admin.key"))
         kubectls.wait_for("the kinds", lambda: real.call("GET", JOBS).code == 200)
