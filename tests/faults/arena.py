@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
 NAMESPACE = "faults"
 
-_KNOWN = "SELECT name, job_id FROM jobs WHERE owner = %s AND name = ANY(%s) AND next_slot_at IS NOT NULL"
+_KNOWN = "SELECT count(*) FROM jobs WHERE job_id = ANY(%s) AND next_slot_at IS NOT NULL"
 _HELD = "SELECT count(*) FROM shard_leases WHERE holder = %s AND expires_at > now()"
 _ONE_SHARD = "SELECT holder, max(shard) FROM shard_leases WHERE holder = ANY(%s) AND expires_at > now() GROUP BY holder"
 _RUNNING = """
@@ -130,12 +130,12 @@ class Stage(ground.Ground, abc.ABC):
     @contextlib.contextmanager
     def fleet(self, plans: Sequence[Plan]) -> Iterator[Fleet]:
         """Jobs made by the API and mirrored by a replica; afterwards they and their pods are deleted."""
-        for plan in plans:
-            self.api.call("POST", self.jobs_path, plan.body())
+        made = [self.api.call("POST", self.jobs_path, plan.body()) for plan in plans]
+        fleet = Fleet({uuid.UUID(one["metadata"]["uid"]): plan for one, plan in zip(made, plans, strict=True)})
         try:
-            known = wait_for("the mirror to store the jobs", lambda: self._known(plans))
-            self._spread(list(known))
-            yield Fleet(known)
+            wait_for("the mirror to store the jobs", lambda: self._count(_KNOWN, fleet.ids) == len(plans))
+            self._spread(fleet.ids)
+            yield fleet
         finally:
             for plan in plans:
                 self.delete(f"{self.jobs_path}/{plan.name}")
@@ -162,11 +162,6 @@ class Stage(ground.Ground, abc.ABC):
     def held_by(self, name: str) -> int:
         """How many shards a replica holds."""
         return self._count(_HELD, name)
-
-    def _known(self, plans: Sequence[Plan]) -> dict[uuid.UUID, Plan]:
-        by_name = {plan.name: plan for plan in plans}
-        found = self.query(_KNOWN, f"k8s/{self.namespace}", list(by_name))
-        return {row.job_id: by_name[row.name] for row in found} if len(found) == len(plans) else {}
 
     def deal(self, fleet: Fleet, names: Sequence[str]) -> None:
         """Gives each of these replicas jobs of each kind, in a shard that it holds now, and as many to nobody."""
