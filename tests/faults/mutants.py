@@ -58,7 +58,7 @@ class Outcome:
     def good(self) -> bool:
         """Harm without a guard, none with one; and the code ran, so that it was the guard and not an error."""
         right = self.harm == 0 if self.trial.on else self.harm > 0
-        return right and self.hits == ROUNDS and not self.crashes
+        return right and self.hits >= ROUNDS and not self.crashes
 
     def __str__(self) -> str:
         verdict = "as it should be" if self.good else "WRONG"
