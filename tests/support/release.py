@@ -48,6 +48,12 @@ class Release:
         """Whether Clockhand is there, however it came."""
         return self.kubectl.find("namespace", helm.NAMESPACE) is not None
 
+    @property
+    def holds_objects(self) -> bool:
+        """Whether there are jobs, pools or classes, which go with their definitions."""
+        kinds = ("sjob", "wpool", "jobclass")
+        return any(self.kubectl.call("get", kind, "--all-namespaces", "--output=name").out.strip() for kind in kinds)
+
     def clear(self) -> None:
         """Takes away whatever there is of Clockhand: by manifests, by a chart, or by half of one."""
         self.kubectl.run("delete", CLUSTER_KINDS, "-l", "app.kubernetes.io/part-of=clockhand", "--ignore-not-found")
@@ -126,6 +132,9 @@ def require_a_cluster() -> Path:
     kubeconfig = find_kubeconfig()
     if not kubeconfig.is_file():
         pytest.fail(f"there is no {kubeconfig}: set KUBECONFIG, or let `make cluster-up` bring up a cluster")
-    if kubeconfig != kind_cluster.kubeconfig() and Release("helm4", kubeconfig).exists:
-        pytest.fail(f"Clockhand is installed there already, and the suite would replace it: {kubeconfig}")
+    there = Release("helm4", kubeconfig)
+    if kubeconfig != kind_cluster.kubeconfig() and (there.exists or there.holds_objects):
+        pytest.fail(
+            f"Clockhand or objects of its kinds are there already, and the suite would delete them: {kubeconfig}"
+        )
     return kubeconfig
