@@ -72,7 +72,8 @@ class Scene:
 
         def found() -> list[Any]:
             rows = self.arena.running(self.fleet)
-            return [row for row in rows if held_by in (None, row.holder)]
+            there = [row for row in rows if row.pod_uid not in self.excuses.deleted]
+            return [row for row in there if held_by in (None, row.holder)]
 
         return wait_for("a run to be Running", found)
 
