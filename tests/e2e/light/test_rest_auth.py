@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import light, objects, workers_api
+from tests.support import light, manifests, objects, workers_api
 from tests.support.kubectl import Kubectl
 
 from clockhand.api import reviews
@@ -19,7 +19,6 @@ from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
 from clockhand.store import classes, database
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 TEAM, OTHER = "team-a", "team-b"
 PATIENCE_SECONDS = 60.0
 JOB = {"schedule": "0 2 * * *", "handler": "email.send"}
@@ -30,8 +29,7 @@ WITH_POD = {"schedule": "0 2 * * *", "template": {"spec": {"containers": [{"name
 def cluster() -> Iterator[light.LightCluster]:
     with light.LightCluster() as running:
         kubectl = Kubectl(running.kubeconfig)
-        for name in ("namespace", "accounts", "api-rights", "user-roles"):
-            kubectl.run("apply", "-f", str(DEPLOY / f"{name}.yaml"))
+        kubectl.apply(manifests.namespace(), *manifests.objects(*manifests.RIGHTS))
         for team in (TEAM, OTHER):
             kubectl.create_namespace(team)
         within = Kubectl(running.kubeconfig, TEAM)
