@@ -217,6 +217,27 @@ async def test_a_small_owner_does_not_wait_for_a_big_ones_due_slots(db: database
         assert await fired(db) == {SMALL: 60 + 40 * round_, BIG: (2 + round_) * fire.BATCH - 60 - 40 * round_}
 
 
+async def test_batches_are_smaller_while_jobs_of_others_become_due_beside_a_backlog(db: database.Database) -> None:
+    async def due(owner: str, name: str) -> None:
+        async with db.transaction() as connection:
+            at = ids.whole_ms(await database.now(connection))
+            await jobs.make_jobs(connection, 1, job=RARELY, name=name, owner=owner, next_slot_at=at)
+
+    await backlog(db, {BIG: 60_000})
+    firer = fire.Fire(db)
+    for number in range(3):
+        await due(BIG, f"more-{number}")
+        await firer.run_once(ids.POD_SHARDS, most=firer.size)
+        assert firer.size == fire.BATCH, "an owner alone waits for nobody"
+    await due(SMALL, "new")
+    await firer.run_once(ids.POD_SHARDS, most=firer.size)
+    assert firer.size == fire.SHARED_BATCH
+    async with asyncio.timeout(60):
+        while firer.size == fire.SHARED_BATCH:
+            assert await firer.run_once(ids.POD_SHARDS, most=firer.size) == fire.SHARED_BATCH
+    assert firer.size == fire.BATCH, "nobody came any more"
+
+
 async def test_owners_have_turns_beside_a_backlog_however_many_are_big(db: database.Database) -> None:
     small = {f"k8s/small-{number}": 20 for number in range(40)}
     await backlog(db, {BIG: 5_000, "k8s/large": 3_000, "k8s/growing": 65, **small})

@@ -20,6 +20,8 @@ _LOOKED_AT = 1_000
 """Of each shard, in one look: what else is due there waits with the backlog."""
 _OVERLAP = timedelta(milliseconds=250)
 """A job that is due at once becomes visible somewhat later."""
+_SHARED_FOR = timedelta(seconds=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Beside:
@@ -28,7 +30,11 @@ class Beside:
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, dict[uuid.UUID, None]] = OrderedDict()
         """The jobs of each owner; the one whose turn is next is the first."""
-        self._since = datetime.min.replace(tzinfo=UTC)
+        self._since = _NEVER
+        self._found = False
+        self._shared_until = _NEVER
+        self.shared = False
+        """Whether jobs of more than one owner have become due lately."""
 
     async def first(
         self, connection: database.Connection, *, shards: Collection[int], before: datetime, most: int
@@ -37,11 +43,18 @@ class Beside:
         found = await firing.due_by_owner(
             connection, shards=shards, since=self._since, before=before, few=_FEW, most=_LOOKED_AT
         )
+        self._found = bool(found)
         self._since = before - _OVERLAP
         for owner, job_ids in found:
             waiting = self._waiting.setdefault(owner, {})
             waiting |= dict.fromkeys(job_ids[: _FEW - len(waiting)])
         return self._taken(most)
+
+    def saw(self, owners: Collection[str], *, now: datetime) -> None:
+        """Learns whose jobs a batch had. A backlog of many owners of which no more becomes due is nobody's to wait for."""
+        if self._found and len(owners) > 1:
+            self._shared_until = now + _SHARED_FOR
+        self.shared = now < self._shared_until
 
     def _taken(self, most: int) -> Sequence[uuid.UUID]:
         """One of each owner in turn."""

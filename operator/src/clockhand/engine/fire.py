@@ -25,6 +25,8 @@ from clockhand.store import firing as rows
 from clockhand.store import runs as run_rows
 
 BATCH = 500
+SHARED_BATCH = 150
+"""While others' jobs become due beside a backlog: they wait for the batch under way, and for their own."""
 MOST_RUNS = 5_000
 """Made in one go, and those of one job more: what a crowd of jobs catches up after days would outlast every time-out."""
 ANYBODYS_AFTER = timedelta(seconds=3)
@@ -45,6 +47,11 @@ class Fire:
         self._file = file or limits.LimitsFile(None)
         self._beside: beside.Beside | None = None
         """While there is a backlog."""
+
+    @property
+    def size(self) -> int:
+        """How many jobs the next batch is to take, for `most`."""
+        return SHARED_BATCH if self._beside is not None and self._beside.shared else BATCH
 
     async def run_once(self, shards: Collection[int], *, most: int = BATCH, anybodys: bool = False) -> int:
         """Fires one batch; returns how many jobs had a due slot. Less than `most` means that little is left: what one
@@ -70,6 +77,7 @@ class Fire:
                 await _fire(connection, going, now=now, over=over, caps=self._file.current)
         if not anybodys and len(due) >= most:
             self._beside = aside or beside.Beside()
+            self._beside.saw({job.owner for job in due}, now=now)
         if due:
             tracing.batch_over("fire", began=began, attributes={"clockhand.jobs": len(due)})
         self._desk.queued(over.queued)

@@ -163,7 +163,7 @@ class Pulse:
         if wake.next_due is not None and wake.next_due <= wake.now:
             until = self._monotonic() + _FIRE_SECONDS
             while self._monotonic() < until:
-                most = await self._desk.appetite(fire.BATCH)
+                most = await self._desk.appetite(self._steps.fire.size)
                 batch = await self._steps.fire.run_once(self._held.holder().generations, most=most)
                 fired += batch
                 if batch == most:
