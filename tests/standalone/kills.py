@@ -81,6 +81,7 @@ async def run(folder: Path, *, times: int) -> Checked:
         recurring = [await _recurring(one, number) for number in range(RECURRING)]
         kubectl = Kubectl(folder / _DATA / "kubeconfig")
         await asyncio.to_thread(kubectl.run, "apply", "-f", "-", stdin=_PODS)
+        one_of_pods = await _mirrored(one)
     for number in range(times):
         async with dev.started(folder, port=port) as one, _load(one, accepted):
             if number % 2:  # else it is hit while it starts, most often
@@ -95,9 +96,6 @@ async def run(folder: Path, *, times: int) -> Checked:
             assert (await one.call("POST", f"/v1/jobs/{job}:pause")).status == 200
         await asyncio.to_thread(kubectl.run, "patch", "sjob", "pods", "--type=merge", "-p", _SUSPEND)
         paused = datetime.now(UTC)
-        one_of_pods = (await one.call("GET", "/v1/jobs?namespace=default", token_file=one.person)).json["items"][0][
-            "id"
-        ]
         checked.jobs = len(accepted)
         until = time.monotonic() + _SETTLED_SECONDS
         for job in accepted:
@@ -120,6 +118,19 @@ async def _recurring(one: dev.Dev, number: int) -> str:
     made = await one.call("POST", "/v1/jobs", {"name": f"again-{number}", "handler": "echo", **every, **catch_up})
     assert made.status == 201, made.json
     return str(made.json["id"])
+
+
+async def _mirrored(one: dev.Dev) -> str:
+    """The id of the job that kubectl made, once it is read from its object: from then on its slots count."""
+    found: list[str] = []
+
+    async def is_there() -> bool:
+        answer = await one.call("GET", "/v1/jobs?namespace=default", token_file=one.person)
+        found.extend(each["id"] for each in answer.json["items"])
+        return bool(found)
+
+    await dev.until(is_there)
+    return found[0]
 
 
 @contextlib.asynccontextmanager
