@@ -17,7 +17,7 @@ from tests.support.rested import ACME, NIGHTLY, TEAM, rows
 from clockhand import errors
 from clockhand.domain import resources, states
 from clockhand.domain.states import RunState as S
-from clockhand.engine import answers, limits, loops, mirror, status, templates
+from clockhand.engine import answers, mirror, status, templates
 from clockhand.engine.jobs import asking, service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
@@ -32,12 +32,8 @@ NOBODY = connections.Connection(server="http://127.0.0.1:1")
 async def core(db: database.Database) -> AsyncIterator[service.Jobs]:
     async with db.transaction() as connection:
         await partitions.ensure_window(connection, now=await database.now(connection), retention_days=30)
-    made = service.Jobs(db, limits.LimitsFile(None))
-    task = asyncio.create_task(loops.forever("creates", made.step))
-    yield made
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    made.close()
+    async with rested.at_work(db) as made:
+        yield made
 
 
 async def overdue(db: database.Database, job: resources.Job, minutes: int = 3) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import types
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ from tests.support.rested import TEAM
 
 from clockhand import errors
 from clockhand.domain import resources
-from clockhand.engine import limits, loops, templates
+from clockhand.engine import templates
 from clockhand.engine.jobs import editing, service
 from clockhand.kube import client as clients
 from clockhand.kube import connection as connections
@@ -64,12 +63,8 @@ async def holder(db: database.Database) -> AsyncIterator[Holder]:
 
 @pytest.fixture
 async def core(db: database.Database) -> AsyncIterator[service.Jobs]:
-    made = service.Jobs(db, limits.LimitsFile(None))
-    task = asyncio.create_task(loops.forever("creates", made.step))
-    yield made
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    made.close()
+    async with rested.at_work(db) as made:
+        yield made
 
 
 async def make(core: service.Jobs, template: Any) -> resources.Job:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
 from clockhand.domain import resources
+from clockhand.engine import limits, loops
 from clockhand.engine.jobs import asking, service
 from clockhand.store import database
 
@@ -25,6 +29,17 @@ def read(text: str) -> resources.Job:
 def of(shown: asking.Shown) -> resources.Job:
     """The same of what is not encoded yet."""
     return read(msgspec.json.encode(shown.document).decode())
+
+
+@contextlib.asynccontextmanager
+async def at_work(db: database.Database) -> AsyncIterator[service.Jobs]:
+    """The service, with its loop, for the length of the block."""
+    core = service.Jobs(db, limits.LimitsFile(None))
+    task = asyncio.create_task(loops.forever("creates", core.step))
+    yield core
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    core.close()
 
 
 async def make(core: service.Jobs, asker: asking.Asker = ACME, **fields: Any) -> resources.Job:

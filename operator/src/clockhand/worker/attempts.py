@@ -180,6 +180,10 @@ class Attempts:
             metrics.WORKER_LOST.inc()
             log.warning("lease_lost", **named(attempt.run), reason=reason, done=attempt.done)
 
+    def goes_on(self, attempt: Attempt) -> bool:
+        """Whether it is here, and nothing ends it yet."""
+        return attempt.ending is None and self._held.get(attempt.key) is attempt
+
     def is_trusted(self, attempt: Attempt) -> bool:
         """Whether its lease surely goes on."""
         return attempt.ending is not Ending.LOST and self.clock() < attempt.trusted_until

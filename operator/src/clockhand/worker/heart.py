@@ -176,8 +176,4 @@ class Heart:
                 self._attempts.lose(attempt, "it could not be renewed in time")
             elif now >= attempt.deadline:
                 attempt.end(Ending.TIMEOUT)
-        over = [waiter for waiter, attempt in self._waiting.items() if self._is_over(attempt)]
-        self._wake(over)
-
-    def _is_over(self, attempt: Attempt) -> bool:
-        return attempt.ending is not None or self._attempts.get(attempt.key) is not attempt
+        self._wake([waiter for waiter, attempt in self._waiting.items() if not self._attempts.goes_on(attempt)])

@@ -180,7 +180,7 @@ class Runner:
         """Whether it is this worker's, as the API says now."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wrap_future(self._beat(attempt))
-        return attempt.ending is None and self._attempts.get(attempt.key) is attempt
+        return self._attempts.goes_on(attempt)
 
     def _report(self, attempt: Attempt, report: protocol.Report) -> None:
         """Says how it ended, unless that was said already, or the lease is over and it is not for us to say."""
